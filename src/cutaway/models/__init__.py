@@ -1,0 +1,1 @@
+"""One family per file: the paper's figure in code."""

@@ -1,0 +1,12 @@
+"""The context limit, checked before anything is computed."""
+
+from cutaway.config import ModelConfig
+from cutaway.errors import CutawayError
+
+
+def check_length(config: ModelConfig, length: int, what: str) -> None:
+    """Refuse more tokens than the model has positions for. Raises CutawayError naming both numbers."""
+    if length > config.max_len:
+        raise CutawayError(
+            f"{what} has {length} tokens, but this model's limit is {config.max_len} positions; shorten it"
+        )

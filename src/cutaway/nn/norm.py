@@ -1,0 +1,34 @@
+"""Normalisation, and where a sublayer's norm stands."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+NORMS: dict[str, type[nn.LayerNorm] | type[nn.RMSNorm]] = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}
+
+
+def make_norm(kind: str, width: int, eps: float) -> nn.Module:
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang & Sennrich 2019) over the last dimension."""
+    return NORMS[kind](width, eps=eps)
+
+
+class PreNorm(nn.Module):
+    """x + sublayer(norm(x)): the residual stream itself is never normalised (Xiong et al. 2020)."""
+
+    def __init__(self, kind: str, width: int, eps: float, dropout: float):
+        super().__init__()
+        self.norm = make_norm(kind, width, eps)
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+class PostNorm(PreNorm):
+    """norm(x + sublayer(x)): the original Transformer's Add & Norm (Vaswani et al. 2017, §3.1)."""
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm}

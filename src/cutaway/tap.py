@@ -1,0 +1,146 @@
+"""Named taps: see, or replace, any intermediate value of a forward pass.
+
+    with Trace(model, watch=["*.pattern"]) as trace:
+        model(tokens)
+    trace["decoder.layers.0.self_attn.pattern"]        # (B, H, T, S)
+
+A module names a value where the value is born: `q = tap(self, "q", q)`. Without a trace `tap` returns its
+argument, and `torch.compile` removes it. A trace is seen only by the thread that entered it, and only while
+entered, so it must not be held across a `yield` or an `await`.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from torch import Tensor, nn
+
+Edit = Callable[[Tensor], Tensor]
+
+# The vocabulary: name -> (dimensions, meaning). B batch, T queries, S keys, D width, H heads, K key/value
+# heads, E head width, F feed-forward width, V vocabulary. Tests demand that this table and reality agree.
+TAPS: dict[str, tuple[str, str]] = {
+    "embed": ("B T D", "token vectors, scaled, before positions are added"),
+    "position": ("B T D", "position vectors as they are added to the token vectors"),
+    "resid_pre": ("B T D", "residual stream entering a block"),
+    "q": ("B H T E", "queries"),
+    "k": ("B K S E", "keys of this call's tokens"),
+    "v": ("B K S E", "values of this call's tokens"),
+    "q_rot": ("B H T E", "queries after rotation by position"),
+    "k_rot": ("B K S E", "keys after rotation by position"),
+    "scores": ("B H T S", "q·k, every query with every key"),
+    "scaled": ("B H T S", "scores times the attention scale, 1/√E as a rule"),
+    "masked": ("B H T S", "scaled scores plus mask and position bias"),
+    "pattern": ("B H T S", "attention weights: softmax of the masked scores over the keys"),
+    "z": ("B H T E", "each head's weighted sum of values"),
+    "out": ("B T D", "what a sublayer (attention or feed-forward) writes"),
+    "resid_mid": ("B T D", "residual stream after self-attention"),
+    "resid_cross": ("B T D", "residual stream after cross-attention"),
+    "pre": ("B T F", "feed-forward before its activation function"),
+    "hidden": ("B T F", "feed-forward neurons after activation (and gate)"),
+    "resid_post": ("B T D", "residual stream leaving a block"),
+    "normed": ("B T D", "the stack's result, after its final norm where it has one"),
+    "logits": ("B T V", "scores of every word of the vocabulary"),
+}
+
+
+class _Current(threading.local):  # not a ContextVar: torch.compile cannot trace ContextVar.get
+    trace: "Trace | None" = None
+
+
+_current = _Current()
+
+
+def tap(module: nn.Module, name: str, x: Tensor) -> Tensor:
+    """Show `x` to the current trace as `<path of module>.<name>`; return what to use in its place."""
+    trace = _current.trace
+    return x if trace is None else trace.visit(module, name, x)
+
+
+def tapped(module: nn.Module, *names: str) -> bool:
+    """Whether the current trace asks for any of `names`, so that they must really be computed."""
+    trace = _current.trace
+    return trace is not None and any(trace.asks(module, name) for name in names)
+
+
+class Trace:
+    """Watch and edit the taps of `model` whose full names match glob patterns.
+
+    `watch` lists patterns, or maps each to a reducer that is applied before the value is kept (one head, the
+    last position, `.half()`), so that memory follows what is asked for. `edit` maps patterns to functions that
+    return the value to use instead. Edits come first; a watched value is what the model went on with.
+
+    Raises LookupError on leaving when a pattern matched no tap, naming the nearest taps seen.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        watch: Iterable[str] | Mapping[str, Edit] = (),
+        edit: Mapping[str, Edit] | None = None,
+    ):
+        self.calls: dict[str, list[Tensor]] = {}  # full name -> one tensor per call, in order
+        self._paths = {module: f"{path}." if path else "" for path, module in model.named_modules()}
+        self._watch: dict[str, Edit | None] = (
+            dict(watch) if isinstance(watch, Mapping) else dict.fromkeys(watch)
+        )
+        self._edit = dict(edit or {})
+        self._unmatched = set(self._watch) | set(self._edit)
+        self._matches: dict[str, list[str]] = {}  # full name -> patterns; filled as taps are met
+
+    def __enter__(self) -> "Trace":
+        self._outer, self._thread = _current.trace, threading.get_ident()
+        _current.trace = self
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(
+                "a Trace was left by another thread than entered it; enter it once per model call"
+            )
+        _current.trace = self._outer
+        if error is None and self._unmatched:
+            pattern = min(self._unmatched)
+            near = get_close_matches(pattern, self._matches, n=3, cutoff=0.4)
+            raise LookupError(f"no tap matched {pattern!r}; nearest: {', '.join(near) or 'none'}")
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The value of the only call of tap `name`; LookupError when it was not recorded exactly once."""
+        values = self.calls.get(name, [])
+        if len(values) != 1:
+            near = get_close_matches(name, self.calls, n=3, cutoff=0.4)
+            raise LookupError(
+                f"tap {name!r} was recorded {len(values)} times, expected once; recorded: {', '.join(near) or 'none'}"
+            )
+        return values[0]
+
+    def asks(self, module: nn.Module, name: str) -> bool:
+        """Whether a pattern names this tap."""
+        return bool(self._patterns(self._full(module, name)))
+
+    def visit(self, module: nn.Module, name: str, x: Tensor) -> Tensor:
+        """Apply the edits that match, record if watched, return the value to go on with."""
+        full = self._full(module, name)
+        patterns = self._patterns(full)
+        if not patterns:
+            return x
+        self._unmatched.difference_update(patterns)
+        for pattern in patterns:
+            if pattern in self._edit:
+                x = self._edit[pattern](x)
+        watched = [pattern for pattern in patterns if pattern in self._watch]
+        if watched:
+            reduce = self._watch[watched[0]]
+            self.calls.setdefault(full, []).append(x if reduce is None else reduce(x))
+        return x
+
+    def _full(self, module: nn.Module, name: str) -> str:
+        return self._paths.get(module, "?.") + name
+
+    def _patterns(self, full: str) -> list[str]:
+        found = self._matches.get(full)
+        if found is None:
+            found = [p for p in dict.fromkeys((*self._edit, *self._watch)) if fnmatchcase(full, p)]
+            self._matches[full] = found
+        return found

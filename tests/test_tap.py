@@ -1,0 +1,203 @@
+"""Looking inside changes nothing, edits change what they say, and the vocabulary of taps is what the models fire."""
+
+import threading
+
+import pytest
+import torch
+from torch import Tensor
+
+from cutaway.config import ModelConfig, parse
+from cutaway.models.build import PRESETS, Model, build
+from cutaway.models.decoder_only import DecoderOnly
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.tap import TAPS, Trace, tap, tapped
+
+SMALL = {"vocab_size": 61, "d_model": 24, "n_layers": 2, "n_heads": 4, "d_ff": 40, "dropout": 0.0}
+FAMILIES = {
+    "post-norm, sinusoids": {**PRESETS["marian-tiny"], **SMALL},
+    "pre-norm, sinusoids": {**PRESETS["m2m100-tiny"], **SMALL, "embed_scale": 24**0.5},
+    "T5": {**PRESETS["m2m100-tiny"], **SMALL, "position": "relative", "position_offset": 0, "attn_scale": 1.0,
+           "norm": "rmsnorm", "gated": True, "attn_bias": False, "mlp_bias": False},
+    "Llama, grouped": {**PRESETS["llama-tiny"], **SMALL, "n_kv_heads": 2, "tied": False},
+    "Qwen3, grouped": {**PRESETS["llama-tiny"], **SMALL, "n_kv_heads": 2, "d_head": 8, "qk_norm": True},
+    "GPT-2": {**PRESETS["gpt2-small"], **SMALL},
+    "ALiBi": {**PRESETS["gpt2-small"], **SMALL, "position": "alibi", "n_heads": 6, "n_kv_heads": 3},
+    "no positions": {**PRESETS["gpt2-small"], **SMALL, "position": "none"},
+    "BERT": {**PRESETS["bert-tiny"], **SMALL},
+}  # fmt: skip
+
+
+@pytest.fixture(params=FAMILIES)
+def model(request: pytest.FixtureRequest) -> Model:
+    torch.manual_seed(0)
+    model = build(parse(ModelConfig, FAMILIES[request.param], request.param)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+    return model
+
+
+def inputs(model: Model) -> dict[str, Tensor]:
+    ids = torch.randint(0, 61, (2, 9), generator=torch.Generator().manual_seed(1))
+    return (
+        {"source": ids, "target": ids[:, :7].flip(1)} if isinstance(model, EncoderDecoder) else {"ids": ids}
+    )
+
+
+def sizes(model: Model) -> dict[str, set[int]]:
+    """What each letter of the table may be for these inputs."""
+    c = model.config
+    both = {9, 7} if isinstance(model, EncoderDecoder) else {9}
+    return {
+        "B": {2}, "T": both, "S": both, "D": {c.d_model}, "H": {c.n_heads}, "K": {c.kv_heads},
+        "E": {c.head_width}, "F": {c.d_ff}, "V": {c.vocab_size},
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def test_every_tap_is_in_the_table_with_its_dimensions(model: Model) -> None:
+    with Trace(model, watch=["*"]) as trace:
+        model(**inputs(model))
+    letters = sizes(model)
+    for full, values in trace.calls.items():
+        name = full.rpartition(".")[2]
+        assert name in TAPS, f"{full} is not in the vocabulary"
+        dimensions = TAPS[name][0].split()
+        for value in values:
+            assert value.ndim == len(dimensions), full
+            for size, letter in zip(value.shape, dimensions, strict=True):
+                # positions may be the same for every row
+                assert size in letters[letter] or (name == "position" and size == 1), (full, letter)
+
+
+@torch.no_grad()
+def test_every_entry_of_the_table_fires_somewhere() -> None:
+    fired: set[str] = set()
+    for values in FAMILIES.values():
+        model = build(parse(ModelConfig, values, "config")).eval()
+        with Trace(model, watch=["*"]) as trace:
+            model(**inputs(model))
+        fired |= {full.rpartition(".")[2] for full in trace.calls}
+    assert fired == set(TAPS)
+
+
+@torch.no_grad()
+def test_explicit_attention_equals_the_fused_kernel(model: Model) -> None:
+    plain = model(**inputs(model))
+    with Trace(model, watch=["*.pattern"]) as trace:
+        looked = model(**inputs(model))
+    scale = plain.abs().max()
+    torch.testing.assert_close(looked / scale, plain / scale, rtol=0, atol=1e-5)
+    for full, (pattern,) in trace.calls.items():
+        torch.testing.assert_close(pattern.sum(-1), torch.ones_like(pattern.sum(-1)), rtol=0, atol=1e-5)
+        if "decoder" in full and "self_attn" in full:
+            assert pattern.triu(1).abs().max() == 0, "a token sees a later one"
+
+
+@torch.no_grad()
+def test_traced_equals_untraced_to_the_bit_on_the_same_path(model: Model) -> None:
+    plain = model(**inputs(model))
+    with Trace(model, watch=["*.resid_post", "*.z", "*.out", "*embed*", "*.logits"]):
+        looked = model(**inputs(model))
+    assert torch.equal(plain, looked)
+    with Trace(model, edit={"*.resid_post": lambda x: x}):
+        unchanged = model(**inputs(model))
+    assert torch.equal(plain, unchanged)
+
+
+@torch.no_grad()
+def test_an_edited_head_changes_the_output_and_leaves_no_residue(model: Model) -> None:
+    plain = model(**inputs(model))
+
+    def off(z: Tensor) -> Tensor:
+        z = z.clone()
+        z[:, 1] = 0
+        return z
+
+    with Trace(model, edit={"*.layers.1.self_attn.z": off}):
+        changed = model(**inputs(model))
+    assert (changed - plain).abs().max() > 1e-3
+    assert torch.equal(model(**inputs(model)), plain)
+
+
+@torch.no_grad()
+def test_compiled_equals_eager_without_graph_breaks() -> None:
+    model = build(parse(ModelConfig, FAMILIES["Llama, grouped"], "config")).eval()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(**inputs(model)), model(**inputs(model)), rtol=0, atol=1e-6)
+    with Trace(model, watch=["*.pattern"]) as trace:
+        model(**inputs(model))
+    assert len(trace.calls) == 2
+
+
+def test_a_pattern_that_matches_nothing_names_the_nearest() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
+    with (
+        pytest.raises(LookupError, match=r"decoder\.layers\.0\.self_attn\.patern.*self_attn\.(out|pattern)"),
+        torch.no_grad(),
+        Trace(model, watch=["decoder.layers.0.self_attn.patern"]),
+    ):
+        model(**inputs(model))
+
+
+def test_a_name_recorded_not_once_is_an_error() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
+    with torch.no_grad(), Trace(model, watch=["*.z"]) as trace:
+        model(**inputs(model))
+        model(**inputs(model))
+    with pytest.raises(LookupError, match="recorded 2 times"):
+        _ = trace["decoder.layers.0.self_attn.z"]
+    with pytest.raises(LookupError, match="recorded 0 times"):
+        _ = trace["decoder.layers.0.self_attn.zz"]
+
+
+def test_a_reducer_keeps_only_what_is_asked_for() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
+    with torch.no_grad(), Trace(model, watch={"*.pattern": lambda p: p[:, 2, -1].half()}) as trace:
+        model(**inputs(model))
+    kept = trace["decoder.layers.1.self_attn.pattern"]
+    assert kept.shape == (2, 9) and kept.dtype == torch.float16
+
+
+def test_another_thread_is_not_seen_and_may_not_leave() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
+    assert isinstance(model, DecoderOnly)
+    plain = model(**inputs(model))
+    results: dict[str, Tensor | Exception] = {}
+    trace = Trace(model, watch=["*.z"], edit={"*.layers.1.self_attn.z": torch.zeros_like})
+
+    def elsewhere() -> None:
+        results["logits"] = model(**inputs(model))
+        try:
+            trace.__exit__(None)
+        except RuntimeError as error:
+            results["error"] = error
+
+    with trace:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        inside = model(**inputs(model))
+    other = results["logits"]
+    assert isinstance(other, Tensor) and torch.equal(other, plain)
+    assert not torch.equal(inside, plain)
+    assert "another thread" in str(results["error"])
+    assert len(trace.calls["decoder.layers.0.self_attn.z"]) == 1
+
+
+def test_gradients_reach_watched_values() -> None:
+    model = build(parse(ModelConfig, FAMILIES["Llama, grouped"], "config")).eval()
+    with Trace(model, watch=["*.pattern"]) as trace:
+        logits = model(**inputs(model))
+    for (value,) in trace.calls.values():
+        value.retain_grad()
+    logits[:, -1].max().backward()
+    for (value,) in trace.calls.values():
+        assert value.grad is not None and value.grad.abs().sum() > 0
+
+
+def test_idle_a_tap_returns_its_argument() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config"))
+    x = torch.ones(1)
+    assert tap(model, "embed", x) is x
+    assert not tapped(model, "embed")
