@@ -1,0 +1,62 @@
+# cutaway's tasks. Needs git, make and Python >= 3.11; everything else goes into .venv, once.
+#   make demo    translate a few sentences with the bundled model and draw an alignment
+#   make test    all checks and tests            make check   ruff, pyright, the import contract
+#   make fmt     format and mend what ruff can   make slow    the tests that take minutes
+#   make bench   speed side by side with transformers, on this machine
+#   make docs    write what the code says and prints into the pages
+
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+BIN := .venv/bin
+RUNS := .venv/runs.stamp
+DEVELOPS := .venv/develops.stamp
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+SOURCES := src tests benchmarks docs
+
+# pyright brings its own node in a wheel; it must neither look for another nor for a newer pyright.
+export PYRIGHT_PYTHON_GLOBAL_NODE := 0
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: demo test check fmt slow bench docs clean
+
+demo: $(RUNS)
+	@$(BIN)/cutaway demo
+
+test: check
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+check: $(DEVELOPS)
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/pyright
+	@$(BIN)/python -m pytest -q tests/test_architecture.py
+
+fmt: $(DEVELOPS)
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+slow: $(DEVELOPS)
+	@$(BIN)/python -m pytest -q -m slow
+
+bench: $(DEVELOPS)
+	@$(BIN)/python -m benchmarks
+
+docs: $(DEVELOPS)
+	@$(BIN)/python docs/generate.py
+	@UPDATE_PAGES=1 $(BIN)/python -m pytest -q tests/test_docs.py
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+
+$(RUNS): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "error: Python >= 3.11 is needed; name one with PYTHON=..." >&2; exit 2; }
+	@echo "setting up .venv with $(PYTHON): once, some minutes, mostly for torch" >&2
+	@$(PYTHON) -m venv .venv
+	@$(PIP_INSTALL) --upgrade pip
+	@$(PIP_INSTALL) --build-constraint constraints.txt --editable .
+	@touch $@
+
+$(DEVELOPS): $(RUNS)
+	@echo "adding the development tools to .venv" >&2
+	@$(PIP_INSTALL) --group dev
+	@touch $@

@@ -1,0 +1,41 @@
+"""`cutaway fill`: the words that belong into the gaps of a text."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.terminal import texts_from, write, write_table
+from cutaway.zoo import MASKED, find
+
+
+def fill(
+    text: Annotated[
+        str | None,
+        typer.Argument(help="A text with [MASK] for each gap; without it, lines from standard input."),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A bundled model's name, or a model's folder.")
+    ] = MASKED,
+    top: Annotated[int, typer.Option(help="How many candidates for a gap to show.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with everything.")] = False,
+) -> None:
+    """Fill the gaps of a text, each written as [MASK], with the likeliest tokens."""
+    texts = texts_from(text)
+    folder = find(model)
+
+    from cutaway.checkpoint.folder import load
+    from cutaway.decode.fill import fill
+
+    loaded = load(folder)
+    for line in texts:
+        filled = fill(loaded, line, top=top)
+        if as_json:
+            write(json.dumps(asdict(filled), ensure_ascii=False))
+            continue
+        write(filled.text)
+        for number, gap in enumerate(filled.gaps, start=1):
+            write()
+            rows = [(candidate.piece, f"{candidate.probability:.3f}") for candidate in gap.candidates]
+            write_table((f"gap {number}", "probability"), rows, right=("probability",))

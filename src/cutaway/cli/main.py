@@ -1,0 +1,76 @@
+"""The command `cutaway`: which commands there are, and what happens to a user's mistake.
+
+Command modules import nothing heavy at their top, so that `cutaway --help` answers at once.
+"""
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+import cutaway
+from cutaway.cli.demo import demo
+from cutaway.cli.evaluate import evaluate
+from cutaway.cli.fill import fill
+from cutaway.cli.generate import generate
+from cutaway.cli.models import models
+from cutaway.cli.tokenize import tokenize
+from cutaway.cli.tokenizer import tokenizer
+from cutaway.cli.train import train
+from cutaway.cli.translate import translate
+from cutaway.errors import CutawayError
+
+app = typer.Typer(
+    name="cutaway",
+    help="Train, run and see inside Transformers. Try: cutaway demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command, line in (
+    (demo, "Translate a few sentences and draw how one came about."),
+    (translate, "Translate between Chinese and English."),
+    (generate, "Go on with a text."),
+    (fill, "Find the words for the gaps of a text."),
+    (evaluate, "BLEU and chrF of a translator on a test set."),
+    (models, "List the bundled models."),
+    (tokenize, "Show how a text is cut into pieces."),
+    (train, "Train a model by a recipe."),
+):
+    app.command(short_help=line)(command)
+app.add_typer(tokenizer, name="tokenizer", short_help="Learn a vocabulary (tokenizer train).")
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cutaway {cutaway.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+def run() -> None:
+    """Run the command line. Exit codes: 0 done, 2 a mistake of the user's (told on stderr), 130 interrupted (typer
+    sees to that, and to a reader of our output that goes away)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not end in a traceback
+    try:
+        app(prog_name="cutaway")
+    except CutawayError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:  # a full disk, a file that may not be written
+        typer.echo(f"error: {error.filename or 'input or output'}: {error.strerror or error}", err=True)
+        sys.exit(2)

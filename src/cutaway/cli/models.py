@@ -1,0 +1,51 @@
+"""`cutaway models`: what is bundled."""
+
+import json
+import re
+from math import prod
+from pathlib import Path
+
+from cutaway.cli.terminal import write, write_table
+from cutaway.zoo import bundled
+
+
+def models() -> None:
+    """List the bundled models: name, family, parameters, size on disk, scores from the model card."""
+    folders = bundled()
+    if not folders:
+        write("no model is bundled; train one: cutaway train recipes/translate-zh-en.toml")
+        return
+    rows = []
+    for folder in folders:
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        scores = "\n".join(card_scores(folder)) or "none in its card"
+        rows.append((folder.name, family(folder), f"{parameters(folder):,}", f"{size / 1e6:.1f}", scores))
+    write_table(("name", "family", "parameters", "MB", "scores"), rows, right=("parameters", "MB"))
+
+
+def family(folder: Path) -> str:
+    """`encoder-decoder`, `decoder-only` or `encoder-only`, read off the checkpoint's config.json."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config.get("is_encoder_decoder"):
+        return "encoder-decoder"
+    return "encoder-only" if "MaskedLM" in " ".join(config.get("architectures", ())) else "decoder-only"
+
+
+def parameters(folder: Path) -> int:
+    """The number of parameters in the folder's safetensors files, read off their headers."""
+    total = 0
+    for file in folder.glob("*.safetensors"):
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        total += sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    return total
+
+
+def card_scores(folder: Path) -> list[str]:
+    """The rows of the table under `## Scores` in the model card, their cells joined by spaces."""
+    card = folder / "README.md"
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    section = re.search(r"^## Scores\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    lines = section[1].splitlines() if section else []
+    rows = [line.strip().strip("|").split("|") for line in lines if line.strip().startswith("|")]
+    return [" ".join(cell.strip() for cell in cells) for cells in rows[2:]]  # after the head and its rule

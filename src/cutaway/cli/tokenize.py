@@ -1,0 +1,67 @@
+"""`cutaway tokenize`: a text as its pieces, ids, one-hot vectors and bytes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cutaway.cli.terminal import texts_from, write, write_table
+from cutaway.text.display import visible
+from cutaway.zoo import TRANSLATOR, find
+
+if TYPE_CHECKING:
+    from cutaway.text.tokenizer import Tokenizer
+
+
+def tokenize(
+    text: Annotated[
+        str | None, typer.Argument(help="The text; without it, lines from standard input.")
+    ] = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            "--tokenizer", "-t", help="A bundled model, a folder with tokenizer.json, or that file."
+        ),
+    ] = TRANSLATOR,
+) -> None:
+    """Show how a text is cut into pieces: piece, id, the place of the 1 in its one-hot vector, bytes."""
+    texts = texts_from(text)
+    opened = open_tokenizer(tokenizer)
+    for number, line in enumerate(texts):
+        if number:
+            write()
+        _show(line, opened)
+
+
+def open_tokenizer(name_or_path: str) -> "Tokenizer":
+    """The tokenizer of a bundled model, of a folder, or of a tokenizer.json."""
+    from cutaway.text.tokenizer import Tokenizer
+
+    path = Path(name_or_path).expanduser()
+    if not (path.is_file() or (path / "tokenizer.json").is_file()):
+        path = find(name_or_path)
+    return Tokenizer.open(path)
+
+
+def _show(text: str, tokenizer: "Tokenizer") -> None:
+    """A row for every piece; the pieces of a character that was split stand under it, with its bytes."""
+    encoding = tokenizer.encode(text)
+    rows = []
+    for group in encoding.characters:
+        start, end = encoding.offsets[group[0]][0], encoding.offsets[group[-1]][1]
+        covered = text[start:end]
+        for place, index in enumerate(group):
+            id = encoding.ids[index]
+            rows.append(
+                (
+                    visible(covered) if place == 0 else "└" if index == group[-1] else "│",
+                    encoding.pieces[index],
+                    str(id),
+                    f"1 at {id}",
+                    covered.encode().hex(" ").upper() if place == 0 and len(group) > 1 else "",
+                )
+            )
+    headers = ("text", "piece", "id", f"one-hot, {tokenizer.vocab_size:,} long", "bytes of a split character")
+    write_table(headers, rows, right=("id",))
+    pieces = len(encoding.ids)
+    write(f"{len(text)} code points, {len(text.encode())} bytes, {pieces} piece{'' if pieces == 1 else 's'}")

@@ -1,0 +1,31 @@
+"""`cutaway train`: a recipe becomes a model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="The TOML file that describes the run.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as train.steps=100."),
+    ] = None,
+) -> None:
+    """Train a model by a recipe; the same command again goes on where it stopped.
+
+    Ctrl-C or SIGTERM saves and ends with 130 or 143; a second one ends at once. The result lies in
+    runs/NAME/model, a Hugging Face folder.
+    """
+    from cutaway.train.recipe import read_recipe
+
+    plan = read_recipe(recipe, overrides or [])
+
+    from cutaway.train.run import train as run_recipe
+    from cutaway.train.signals import Interrupts
+
+    with Interrupts() as interrupts:
+        run_recipe(plan, interrupts)
+    if interrupts.received is not None:
+        raise typer.Exit(interrupts.exit_code)

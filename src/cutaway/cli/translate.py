@@ -1,0 +1,182 @@
+"""`cutaway translate`: text in one language to text in the other, and how it came about."""
+
+import json
+from enum import StrEnum
+from math import exp
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cutaway.cli.alignment import draw
+from cutaway.cli.terminal import columns, note, reads_chinese, shows_unicode, texts_from, write, write_table
+from cutaway.zoo import TRANSLATOR, find
+
+if TYPE_CHECKING:
+    from cutaway.decode.parts import Hypothesis
+    from cutaway.decode.translate import Translation, Translator
+
+
+class Show(StrEnum):
+    """What to show beside the translation."""
+
+    ALIGNMENT = "alignment"
+    TOKENS = "tokens"
+    SCORES = "scores"
+
+
+_BATCH = 32  # texts whose translations are printed together
+
+
+def translate(
+    text: Annotated[
+        str | None, typer.Argument(help="The text; without it and --file, lines from standard input.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Translate the lines of a file.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="zh or en; not given: English when there are Chinese characters, else Chinese."),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A bundled model's name, or a model's folder.")
+    ] = TRANSLATOR,
+    beam: Annotated[int, typer.Option(help="Hypotheses kept side by side; 1 is greedy.")] = 4,
+    nbest: Annotated[int, typer.Option(help="How many translations of a text to print, best first.")] = 1,
+    length_penalty: Annotated[
+        float, typer.Option(help="Exponent of the length penalty (GNMT); larger favours longer translations.")
+    ] = 0.6,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens of a translation; not given: twice the source's and 20.")
+    ] = None,
+    min_tokens: Annotated[int, typer.Option(help="Fewest tokens of a translation.")] = 0,
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut texts that are too long for the model, with a note.")
+    ] = False,
+    show: Annotated[
+        list[Show] | None,
+        typer.Option(
+            help="Also show where it looked, how texts were cut, or how sure it was; may be repeated."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with everything.")] = False,
+) -> None:
+    """Translate between Chinese and English, one line a text; a blank line stays blank."""
+    texts = texts_from(text, file)
+    translator = open_translator(model)
+
+    from cutaway.decode.length_penalty import LengthPenalty
+
+    wanted = list(dict.fromkeys(show or []))
+    for start in range(0, len(texts), _BATCH):
+        found = translator.translate(
+            texts[start : start + _BATCH],
+            to=to,
+            beam=beam,
+            n_best=nbest,
+            length_penalty=LengthPenalty(length_penalty),
+            max_new_tokens=max_tokens,
+            min_new_tokens=min_tokens,
+            alternatives=3 if as_json or Show.SCORES in wanted else 0,
+            attention="mean" if as_json or Show.ALIGNMENT in wanted else None,
+            truncate=truncate,
+        )
+        for number, translation in enumerate(found, start=start + 1):
+            for remark in translation.notes:
+                note(remark if len(texts) == 1 else f"line {number}: {remark}")
+            if as_json:
+                write(json.dumps(as_object(translation), ensure_ascii=False))
+            else:
+                _print(translation, nbest, wanted)
+
+
+def open_translator(model: str) -> "Translator":
+    """The translator of a bundled name or a folder."""
+    folder = find(model)
+
+    from cutaway.checkpoint.folder import load
+    from cutaway.decode.translate import Translator
+
+    return Translator(load(folder))
+
+
+def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
+    for hypothesis in translation.hypotheses:
+        write(hypothesis.text if nbest == 1 else f"{hypothesis.score:.3f}\t{hypothesis.text}")
+    if not translation.source_ids:
+        return
+    for what in wanted:
+        if what == Show.TOKENS:
+            write()
+            show_tokens("source", translation.source_ids, translation.source_pieces)
+        for hypothesis in translation.hypotheses:
+            write()
+            if what == Show.ALIGNMENT:
+                show_alignment(translation, hypothesis)
+            elif what == Show.TOKENS:
+                show_tokens("translation", hypothesis.ids, hypothesis.pieces)
+            else:
+                show_scores(hypothesis)
+    if wanted:
+        write()
+
+
+def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None:
+    """Draw the cross-attention, averaged over layers and heads, that chose each token."""
+    assert hypothesis.alignment is not None
+    weights = hypothesis.alignment.tolist()
+    for line in draw(
+        translation.source_pieces,
+        hypothesis.pieces,
+        weights,
+        columns=columns(),
+        unicode=shows_unicode(),
+        chinese=reads_chinese(),
+    ):
+        write(line)
+
+
+def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:
+    """A table of pieces with their ids."""
+    rows = [(piece, str(id)) for piece, id in zip(pieces, ids, strict=True)]
+    write_table((f"{title} piece", "id"), rows, right=("id",))
+
+
+def show_scores(hypothesis: "Hypothesis") -> None:
+    """A table of the probability of each token, and of what else the model considered."""
+    rows = []
+    for piece, id, log_prob, others in zip(
+        hypothesis.pieces, hypothesis.ids, hypothesis.log_probs, hypothesis.alternatives, strict=True
+    ):
+        rivals = [f"{other.piece} {exp(other.log_prob):.3f}" for other in others if other.id != id]
+        rows.append((piece, f"{exp(log_prob):.3f}", f"{log_prob:.3f}", "  ".join(rivals)))
+    write_table(("piece", "probability", "log", "instead"), rows, right=("probability", "log"))
+    total = sum(hypothesis.log_probs)
+    ending = "the model ended the text" if hypothesis.finish == "stop" else "cut by the length limit"
+    write(f"log-probability {total:.3f}, score {hypothesis.score:.3f}; {ending}")
+
+
+def as_object(translation: "Translation") -> dict[str, object]:
+    """A translation as JSON holds it: numbers as they are, weights as rows over the source pieces."""
+    return {
+        "source": translation.source,
+        "to": translation.to,
+        "source_ids": translation.source_ids,
+        "source_pieces": translation.source_pieces,
+        "notes": list(translation.notes),
+        "translations": [
+            {
+                "text": hypothesis.text,
+                "score": hypothesis.score,
+                "finish": hypothesis.finish,
+                "ids": hypothesis.ids,
+                "pieces": hypothesis.pieces,
+                "log_probs": hypothesis.log_probs,
+                "alternatives": [
+                    [{"id": other.id, "piece": other.piece, "log_prob": other.log_prob} for other in others]
+                    for others in hypothesis.alternatives
+                ],
+                "alignment": None if hypothesis.alignment is None else hypothesis.alignment.tolist(),
+            }
+            for hypothesis in translation.hypotheses
+        ],
+    }

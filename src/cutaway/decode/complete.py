@@ -1,0 +1,194 @@
+"""Texts in, their continuations out: the decoder-only model with its tokenizer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.generate import Generated, Limits, stream
+from cutaway.decode.length_penalty import LengthPenalty
+from cutaway.decode.parts import (
+    Hypothesis,
+    StreamedToken,
+    end_ids_of,
+    read_stream,
+    readable,
+    tokenizer_for,
+    unwanted_ids,
+)
+from cutaway.decode.sampling import Sampling
+from cutaway.decode.search import Search
+from cutaway.errors import CutawayError
+from cutaway.models.decoder_only import DecoderOnly
+from cutaway.text.tokenizer import Tokenizer
+
+_NEVER_WRITTEN = ("pad", "unk", "bos", "mask", "cls", "sep")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A text made ready to be continued."""
+
+    text: str  # as it was given
+    ids: list[int]  # the start token where the model has one, then the text
+    pieces: list[str]  # as a reader sees them
+    notes: tuple[str, ...]  # what was done to the text on the way
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt and what the model went on to write; `hypotheses` are sorted, `text` is the best one's."""
+
+    prompt: Prompt
+    hypotheses: list[Hypothesis]
+
+    @property
+    def best(self) -> Hypothesis:
+        return self.hypotheses[0]
+
+    @property
+    def text(self) -> str:
+        """The new text alone, without the prompt."""
+        return self.best.text
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.prompt.notes
+
+
+def continue_text(
+    loaded: Loaded,
+    prompts: Sequence[str],
+    *,
+    max_new_tokens: int = 100,
+    min_new_tokens: int = 0,
+    sampling: Sampling | None = None,
+    beam: int = 1,
+    n_best: int = 1,
+    length_penalty: LengthPenalty | None = None,
+    alternatives: int = 0,
+    truncate: bool = False,
+    batch_size: int = 16,
+) -> list[Continuation]:
+    """Go on writing every prompt; one continuation a prompt, in order, each as if it had been alone.
+
+    An empty prompt is legal where the model has a start or end token to begin from: the model then writes from
+    nothing. `truncate` keeps the end of a prompt that is too long for the model (and notes it) instead of
+    refusing it. `beam` above 1 searches, which excludes a temperature.
+    Raises CutawayError for values out of range and for prompts that leave no room within the position limit.
+    """
+    search = Search(
+        beam=beam,
+        n_best=n_best,
+        length_penalty=length_penalty or LengthPenalty(),
+        sampling=sampling or Sampling(),
+        alternatives=alternatives,
+    )
+    if batch_size < 1:
+        raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
+    tokenizer, model = _open(loaded)
+    ready = [
+        prepare_prompt(
+            loaded, text, truncate=truncate, name=f"prompt {i + 1}" if len(prompts) > 1 else "the prompt"
+        )
+        for i, text in enumerate(prompts)
+    ]
+    limits = Limits(max_new_tokens, min_new_tokens, loaded.config.max_len)
+    results: dict[int, list[Generated]] = {}
+    for batch in _batches([prompt.ids for prompt in ready], limits, batch_size):
+        found = search.run(
+            model,
+            model.begin(len(batch)),
+            [ready[i].ids for i in batch],
+            rows=batch,
+            limits=[limits] * len(batch),
+            eos_id=end_ids_of(loaded),
+            forbidden=unwanted_ids(loaded, tokenizer, _NEVER_WRITTEN),
+        )
+        results |= zip(batch, found, strict=True)
+    return [
+        Continuation(prompt, [readable(tokenizer, each) for each in results[i]])
+        for i, prompt in enumerate(ready)
+    ]
+
+
+def stream_text(
+    loaded: Loaded,
+    prompt: str,
+    *,
+    max_new_tokens: int = 100,
+    min_new_tokens: int = 0,
+    sampling: Sampling | None = None,
+    alternatives: int = 0,
+    truncate: bool = False,
+) -> Iterator[StreamedToken]:
+    """Go on writing one prompt, token by token. Arguments and errors as in `continue_text`; errors are raised at
+    once."""
+    tokenizer, model = _open(loaded)
+    ready = prepare_prompt(loaded, prompt, truncate=truncate)
+    steps = stream(
+        model,
+        model.begin(1),
+        [ready.ids],
+        limits=Limits(max_new_tokens, min_new_tokens, loaded.config.max_len),
+        eos_id=end_ids_of(loaded),
+        sampling=sampling,
+        forbidden=unwanted_ids(loaded, tokenizer, _NEVER_WRITTEN),
+        alternatives=alternatives,
+    )
+    return read_stream(tokenizer, steps)
+
+
+def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: str = "the prompt") -> Prompt:
+    """What the model will read for `text`; `name` is what messages call it. Errors as in `continue_text`."""
+    tokenizer = tokenizer_for(loaded, "decoder-only")
+    encoding = tokenizer.encode(text)
+    before = start_ids(loaded, empty=not encoding.ids)
+    if not before and not encoding.ids:
+        raise CutawayError(
+            f"{name} is empty, and this model has no start token to begin from; give it a text"
+        )
+    room, kept, notes = loaded.config.max_len - len(before) - 1, len(encoding.ids), ()
+    if kept > room:
+        if not truncate or room < 1:
+            raise CutawayError(
+                f"{name} has {kept} tokens, but this model's limit is {loaded.config.max_len} positions for prompt "
+                f"and continuation together; shorten the prompt to {max(room, 0)} tokens or fewer, or cut it (truncate)"
+            )
+        # Half of the positions, so that there is room to write.
+        room = max(1, min(room, loaded.config.max_len // 2))
+        notes = (f"only the last {room} of the prompt's {kept} tokens were read",)
+        kept = room
+    first = len(encoding.ids) - kept
+    return Prompt(
+        text,
+        [*before, *encoding.ids[first:]],
+        [*map(tokenizer.readable, before), *encoding.pieces[first:]],
+        notes,
+    )
+
+
+def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:
+    """The start token, alone, before every prompt of a model that was trained with one. A model whose start token
+    is also its end token (GPT-2) was not; there it only begins an `empty` prompt, as after a text's end."""
+    ends, bos = end_ids_of(loaded), loaded.config.bos_id
+    if bos is not None and (empty or bos not in ends):
+        return [bos]
+    return ends[:1] if empty else []
+
+
+def _open(loaded: Loaded) -> tuple[Tokenizer, DecoderOnly]:
+    tokenizer = tokenizer_for(loaded, "decoder-only")
+    assert isinstance(loaded.model, DecoderOnly)
+    return tokenizer, loaded.model.eval()
+
+
+def _batches(prompts: list[list[int]], limits: Limits, size: int) -> Iterator[list[int]]:
+    """Places of prompts to continue together, of similar length. Padding takes room in the model's positions, so a
+    short prompt that would run into the limit beside a long one is left for the next batch."""
+    order = sorted(range(len(prompts)), key=lambda i: -len(prompts[i]))
+    while order:
+        longest = len(prompts[order[0]])
+        fitting = [i for i in order if longest + limits.room(prompts[i]) <= (limits.max_len or 0)][: size - 1]
+        batch = list(dict.fromkeys([order[0], *fitting]))[:size]
+        order = [i for i in order if i not in set(batch)]
+        yield batch

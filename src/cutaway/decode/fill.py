@@ -1,0 +1,106 @@
+"""A text with gaps in, the words that belong there out: the encoder-only model with its tokenizer."""
+
+import re
+from dataclasses import dataclass
+
+import torch
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.generate import MAX_ALTERNATIVES
+from cutaway.decode.parts import tokenizer_for
+from cutaway.errors import CutawayError
+from cutaway.models.encoder_only import EncoderOnly
+from cutaway.text.tokenizer import Tokenizer
+
+MARKS = ("[MASK]", "<mask>")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token for a gap, with its probability there."""
+
+    id: int
+    piece: str  # as a reader sees it
+    probability: float
+
+
+@dataclass(frozen=True)
+class Gap:
+    position: int  # its place among the pieces
+    candidates: list[Candidate]  # best first
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with its gaps filled, each with the best candidate for it, found independently of the other gaps."""
+
+    source: str
+    text: str
+    ids: list[int]  # what the model read: the mask token at every gap
+    pieces: list[str]  # as a reader sees them
+    gaps: list[Gap]
+
+
+def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
+    """Fill the gaps of one text, each written as `[MASK]`, `<mask>` or the tokenizer's own mask piece.
+
+    A gap is one token, and takes the space before it with it, as in training. Each gap gets its `top` best tokens.
+    Raises CutawayError for a text without a gap, one beyond the position limit, or a model without a mask token.
+    """
+    tokenizer = tokenizer_for(loaded, "encoder-only")
+    assert isinstance(loaded.model, EncoderOnly)
+    mask_id = loaded.config.mask_id if loaded.config.mask_id is not None else tokenizer.require("mask")
+    if not 1 <= top <= MAX_ALTERNATIVES:
+        raise CutawayError(f"top is {top}, expected 1 to {MAX_ALTERNATIVES}")
+    ids, pieces = _encode(tokenizer, text, mask_id)
+    gaps = [position for position, id in enumerate(ids) if id == mask_id]
+    if not gaps:
+        raise CutawayError(f"the text has no gap to fill; write {' or '.join(MARKS)} where a word is missing")
+    if len(ids) > loaded.config.max_len:
+        raise CutawayError(
+            f"the text has {len(ids)} tokens, but this model reads at most {loaded.config.max_len}; shorten it"
+        )
+    model = loaded.model.eval()
+    with torch.inference_mode():
+        hidden = model.hidden(torch.tensor([ids], device=model.head.unembed.weight.device))  # (1, T, D)
+        logits = model.head(hidden[:, gaps])[0].float()  # (gaps, V)
+        logits[:, [*tokenizer.controls, *range(tokenizer.vocab_size, logits.shape[1])]] = -torch.inf
+        probabilities, best = logits.softmax(dim=-1).topk(min(top, tokenizer.vocab_size), dim=-1)
+    found = [
+        Gap(
+            position,
+            [
+                Candidate(id, tokenizer.readable(id), probability)
+                for id, probability in zip(*row, strict=True)
+                if probability > 0
+            ],
+        )
+        for position, row in zip(gaps, zip(best.tolist(), probabilities.tolist(), strict=True), strict=True)
+    ]
+    filled = list(ids)
+    for gap in found:
+        filled[gap.position] = gap.candidates[0].id
+    return Filled(text, tokenizer.decode(filled), ids, pieces, found)
+
+
+def _encode(tokenizer: Tokenizer, text: str, mask_id: int) -> tuple[list[int], list[str]]:
+    """Ids and pieces of a text with its gaps, between [CLS] and [SEP] where the tokenizer has them."""
+    marks = dict.fromkeys([*MARKS, tokenizer.piece(mask_id)])
+    parts = re.split("|".join(map(re.escape, marks)), text)
+    ids: list[int] = []
+    pieces: list[str] = []
+
+    def add_control(id: int | None) -> None:
+        if id is not None:
+            ids.append(id)
+            pieces.append(tokenizer.readable(id))
+
+    add_control(tokenizer.role("cls"))
+    for i, part in enumerate(parts):
+        if i:
+            add_control(mask_id)
+        encoding = tokenizer.encode(part.rstrip() if i < len(parts) - 1 else part)
+        ids += encoding.ids
+        pieces += encoding.pieces
+    add_control(tokenizer.role("sep"))
+    return ids, pieces

@@ -1,0 +1,277 @@
+"""Texts in, translations out: the encoder-decoder with its tokenizer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.generate import Finish, Limits, stream
+from cutaway.decode.length_penalty import LengthPenalty
+from cutaway.decode.padding import pad_right
+from cutaway.decode.parts import (
+    Alternative,
+    Hypothesis,
+    StreamedToken,
+    end_ids_of,
+    read_stream,
+    readable,
+    tokenizer_for,
+    unwanted_ids,
+)
+from cutaway.decode.sampling import Sampling
+from cutaway.decode.search import Search
+from cutaway.decode.source import Language, has_han, simplified, target_of
+from cutaway.decode.stepping import Attention
+from cutaway.errors import CutawayError, nearest
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.nn.cache import Cache
+
+LANGUAGE_TOKENS = {"en": ">>eng<<", "zh": ">>zho<<"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text made ready for the encoder."""
+
+    text: str  # as it was given
+    to: Language | None  # None for a model of one direction
+    ids: list[
+        int
+    ]  # empty for a blank text; else the language token if the model has one, the text, the end token
+    pieces: list[str]  # as a reader sees them
+    notes: tuple[str, ...]  # what was done to the text on the way
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A source and what became of it; `hypotheses` are sorted, and the short names speak of the best one."""
+
+    source: str
+    to: Language | None
+    source_ids: list[int]
+    source_pieces: list[str]
+    hypotheses: list[Hypothesis]
+    notes: tuple[str, ...]
+
+    @property
+    def best(self) -> Hypothesis:
+        return self.hypotheses[0]
+
+    @property
+    def text(self) -> str:
+        return self.best.text
+
+    @property
+    def target_pieces(self) -> list[str]:
+        return self.best.pieces
+
+    @property
+    def score(self) -> float:
+        return self.best.score
+
+    @property
+    def log_probs(self) -> list[float]:
+        return self.best.log_probs
+
+    @property
+    def finish(self) -> Finish:
+        return self.best.finish
+
+    @property
+    def alternatives(self) -> list[list[Alternative]]:
+        return self.best.alternatives
+
+    @property
+    def alignment(self) -> Tensor | None:
+        return self.best.alignment
+
+
+class Translator:
+    """Translates with an encoder-decoder checkpoint. Models with language tokens (`>>eng<<`, `>>zho<<`, put before
+    the source) translate both ways; others translate the one way they were trained for.
+
+    Raises CutawayError when the checkpoint is of another family or lacks what translating needs.
+    """
+
+    def __init__(self, loaded: Loaded):
+        self.tokenizer = tokenizer_for(loaded, "encoder-decoder")
+        assert isinstance(loaded.model, EncoderDecoder)
+        self.model, self.config = loaded.model.eval(), loaded.config
+        self._end_ids = end_ids_of(loaded)
+        if not self._end_ids or self.config.decoder_start_id is None:
+            missing = "decoder_start_token_id" if self._end_ids else "eos_token_id"
+            raise CutawayError(f"{loaded.path}: config.json lacks {missing}, which translating needs")
+        self._start = [self.config.decoder_start_id]
+        self._forbidden = unwanted_ids(loaded, self.tokenizer)
+        ids = {language: self.tokenizer.id(token) for language, token in LANGUAGE_TOKENS.items()}
+        self._languages = {language: id for language, id in ids.items() if id is not None}
+
+    @property
+    def languages(self) -> list[Language]:
+        """What `to` may be; empty for a model of one direction."""
+        return list(self._languages)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        to: Language | None = None,
+        beam: int = 4,
+        n_best: int = 1,
+        length_penalty: LengthPenalty | None = None,
+        sampling: Sampling | None = None,
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        alternatives: int = 0,
+        attention: Attention = None,
+        truncate: bool = False,
+        batch_size: int = 32,
+    ) -> list[Translation]:
+        """One translation a text, in order; a blank text gives an empty one.
+
+        `to` is "en" or "zh"; None decides by the text. `beam` 1 is greedy, or samples when `sampling` has a
+        temperature. `max_new_tokens` is twice the source's tokens and 20 unless given, and never beyond the
+        model's limit. `truncate` cuts a text that is too long for the model (and notes it) instead of refusing it.
+        `attention` "mean" gives each hypothesis its alignment, "full" every layer and head as well.
+        Raises CutawayError for values out of range and for texts beyond the position limit.
+        """
+        search = Search(
+            beam=beam,
+            n_best=n_best,
+            length_penalty=length_penalty or LengthPenalty(),
+            sampling=sampling or Sampling(),
+            alternatives=alternatives,
+            attention=attention,
+        )
+        if batch_size < 1:
+            raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
+        sources = [
+            self.prepare(
+                text, to=to, truncate=truncate, name=f"text {i + 1}" if len(texts) > 1 else "the text"
+            )
+            for i, text in enumerate(texts)
+        ]
+        results = [[_EMPTY]] * len(texts)
+        order = sorted(
+            (i for i, source in enumerate(sources) if source.ids), key=lambda i: len(sources[i].ids)
+        )
+        for first in range(0, len(order), batch_size):
+            batch = order[first : first + batch_size]
+            found = search.run(
+                self.model,
+                self._begin([sources[i].ids for i in batch]),
+                [self._start] * len(batch),
+                rows=batch,
+                limits=[self._limits(sources[i], max_new_tokens, min_new_tokens) for i in batch],
+                eos_id=self._end_ids,
+                forbidden=self._forbidden,
+            )
+            for i, generated in zip(batch, found, strict=True):
+                results[i] = [
+                    readable(self.tokenizer, each, len(sources[i].ids), attention == "full")
+                    for each in generated
+                ]
+        return [
+            Translation(source.text, source.to, source.ids, source.pieces, hypotheses, source.notes)
+            for source, hypotheses in zip(sources, results, strict=True)
+        ]
+
+    def stream(
+        self,
+        text: str,
+        *,
+        to: Language | None = None,
+        sampling: Sampling | None = None,
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        alternatives: int = 0,
+        attention: Attention = None,
+        truncate: bool = False,
+    ) -> Iterator[StreamedToken]:
+        """Translate one text greedily or by sampling, token by token; a blank text gives none. `prepare` tells
+        the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
+        source = self.prepare(text, to=to, truncate=truncate)
+        if not source.ids:
+            return iter(())
+        steps = stream(
+            self.model,
+            self._begin([source.ids]),
+            [self._start],
+            limits=self._limits(source, max_new_tokens, min_new_tokens),
+            eos_id=self._end_ids,
+            sampling=sampling,
+            forbidden=self._forbidden,
+            alternatives=alternatives,
+            attention=attention,
+        )
+        return read_stream(self.tokenizer, steps)
+
+    def prepare(
+        self, text: str, *, to: Language | None = None, truncate: bool = False, name: str = "the text"
+    ) -> Source:
+        """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
+        to = self._direction(text, to)
+        notes: list[str] = []
+        plain = simplified(text)
+        if plain != text:
+            notes.append("traditional Chinese characters were converted to simplified ones")
+        if to == "zh" and has_han(text):
+            notes.append("the text has Chinese characters already, and was translated into Chinese as asked")
+        encoding = self.tokenizer.encode(plain)
+        if not encoding.ids or not text.strip():
+            return Source(text, to, [], [], ())
+        before = [] if to is None else [self._languages[to]]
+        end = self._end_ids[0]
+        room = self.config.max_len - len(before) - 1
+        kept = len(encoding.ids)
+        if kept > room:
+            if not truncate:
+                raise CutawayError(
+                    f"{name} has {kept} tokens, but this model reads at most {room} at a time "
+                    f"({self.config.max_len} positions); translate it sentence by sentence, or cut it (truncate)"
+                )
+            whole = [group[-1] + 1 for group in encoding.characters if group[-1] < room]
+            notes.append(
+                f"only the first {whole[-1] if whole else 0} of the text's {kept} tokens were translated"
+            )
+            kept = whole[-1] if whole else 0
+        return Source(
+            text,
+            to,
+            [*before, *encoding.ids[:kept], end],
+            [*map(self.tokenizer.readable, before), *encoding.pieces[:kept], self.tokenizer.readable(end)],
+            tuple(notes),
+        )
+
+    def _direction(self, text: str, to: Language | None) -> Language | None:
+        if to is not None and to not in LANGUAGE_TOKENS:
+            raise CutawayError(
+                f"to is {to!r}{nearest(to, LANGUAGE_TOKENS)}, expected one of {', '.join(LANGUAGE_TOKENS)}"
+            )
+        if not self._languages:
+            if to is not None:
+                raise CutawayError(
+                    f"this model has no language token ({LANGUAGE_TOKENS[to]}): it translates one way only, so leave "
+                    "out the target language"
+                )
+            return None
+        to = to or target_of(text)
+        if to not in self._languages:
+            raise CutawayError(
+                f"this model does not translate into {to!r}, only into {', '.join(self._languages)}"
+            )
+        return to
+
+    def _limits(self, source: Source, most: int | None, least: int) -> Limits:
+        most = max(2 * len(source.ids) + 20, least) if most is None else most
+        return Limits(most, least, self.config.max_len)
+
+    def _begin(self, sources: Sequence[Sequence[int]]) -> Cache:
+        ids, mask = pad_right(sources, self.config.pad_id or 0, self.model.head.unembed.weight.device)
+        with torch.inference_mode():
+            return self.model.begin(ids, mask)
+
+
+_EMPTY = Hypothesis("", [], [], [], 0.0, "stop", [])

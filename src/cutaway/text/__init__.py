@@ -1,0 +1,1 @@
+"""Text to tokens to batches: corpora, tokenizers, batch makers, and tokens as a reader sees them."""

@@ -1,0 +1,150 @@
+"""Batches: what a model is trained on, in one shape for all makers.
+
+Every maker is an endless iterator, deterministic in (seed, epoch); `state()` and `restore()` put it back to
+the exact batch, in the middle of an epoch too.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cutaway.errors import CutawayError
+
+IGNORED = -100  # label of a position that is not counted
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs by the model's argument names, and what it shall say.
+
+    sequence to sequence: `source` (B,S), `source_mask` (B,S) True at real tokens (absent where nothing is
+    padded), `target` (B,T) = decoder start, then the labels without their last. causal: `ids` (B,T) and,
+    where a row holds several documents, `documents` (B,T). masked: `ids` (B,T), `mask` (B,T)."""
+
+    inputs: dict[str, Tensor]
+    labels: Tensor  # (B,T) int64, IGNORED where nothing is to be said
+    index: Tensor  # (B,) int64, which examples these are (rows that hold several: the first)
+
+    @property
+    def tokens(self) -> int:
+        """How many labels count."""
+        return int((self.labels != IGNORED).sum())
+
+
+class Batches(ABC, Generic[Entry]):
+    """The common part of all makers: a plan of batches for each epoch, and a place in it."""
+
+    def __init__(self, seed: int, settings: Mapping[str, object]) -> None:
+        """`settings` are what the plan depends on; `restore` refuses a state made with others."""
+        self._settings: dict[str, object] = {"seed": seed, **settings}
+        self._seed = seed
+        self._epoch = 0
+        self._position = 0
+        self._entries: Sequence[Entry] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Passes over the data that are complete."""
+        return self._epoch
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._entries is None:
+            self._entries = self._plan(self._random(self._epoch))
+        batch = self._make(self._entries[self._position])
+        self._position += 1
+        if self._position == len(self._entries):
+            self._epoch, self._position, self._entries = self._epoch + 1, 0, None
+        return batch
+
+    def __len__(self) -> int:
+        """Batches of the present epoch."""
+        if self._entries is None:
+            self._entries = self._plan(self._random(self._epoch))
+        return len(self._entries)
+
+    def once(self) -> Iterator[Batch]:
+        """One pass over the first epoch's batches; the place of the endless iteration stays."""
+        for entry in self._plan(self._random(0)):
+            yield self._make(entry)
+
+    def state(self) -> dict[str, object]:
+        """Where the next batch stands, JSON-able."""
+        return {"epoch": self._epoch, "position": self._position, "settings": dict(self._settings)}
+
+    def restore(self, state: Mapping[str, object]) -> None:
+        """Go on where `state()` was taken. CutawayError naming the setting that differs, if one does."""
+        settings, epoch, position = state.get("settings"), state.get("epoch"), state.get("position")
+        if not isinstance(settings, Mapping) or not isinstance(epoch, int) or not isinstance(position, int):
+            raise CutawayError("state of the batches: expected epoch, position and settings")
+        for name, value in self._settings.items():
+            if settings.get(name) != value:
+                raise CutawayError(
+                    f"state of the batches: {name} was {settings.get(name)!r}, now it is {value!r}; "
+                    "the same order needs the same data and settings"
+                )
+        self._epoch, self._entries = epoch, None
+        self._position = 0
+        if not 0 <= position < len(self):
+            raise CutawayError(f"state of the batches: position {position}, expected 0 to {len(self) - 1}")
+        self._position = position
+
+    def _random(self, epoch: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, epoch])
+
+    @abstractmethod
+    def _plan(self, random: np.random.Generator) -> Sequence[Entry]:
+        """The batches of one epoch in order; at least one."""
+
+    @abstractmethod
+    def _make(self, entry: Entry) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One planned batch: which examples, and the grid they are laid in."""
+
+    rows: np.ndarray
+    source: int
+    target: int
+
+
+def round_up(lengths: np.ndarray, multiple: int) -> np.ndarray:
+    """Each length at the next multiple."""
+    return -(-lengths // multiple) * multiple
+
+
+def cut_by_budget(
+    rows: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int, multiple: int, row_multiple: int
+) -> list[Cut]:
+    """Cut `rows`, ordered so that neighbours have nearly equal lengths, into batches of at most `budget`
+    tokens, padding included (a single longer row makes a batch of its own). Lengths are rounded up to
+    `multiple`, the number of rows down to `row_multiple` where there are that many. `source` and `target` are
+    lengths in the order of `rows`."""
+    wide, tall = round_up(source, multiple), round_up(target, multiple)
+    cuts: list[Cut] = []
+    start = 0
+    while start < len(rows):
+        inside = slice(start, start + budget // int(wide[start] + tall[start]))
+        columns = np.maximum.accumulate(wide[inside]) + np.maximum.accumulate(tall[inside])
+        fitting = columns * np.arange(1, len(columns) + 1) <= budget
+        stop = start + max(1, int(fitting.sum()))
+        if stop < len(rows) and stop - start > row_multiple:
+            stop = start + (stop - start) // row_multiple * row_multiple
+        inside = slice(start, stop)
+        cuts.append(Cut(rows[inside], int(wide[inside].max()), int(tall[inside].max())))
+        start = stop
+    return cuts
+
+
+def tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(array)

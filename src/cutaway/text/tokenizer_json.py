@@ -1,0 +1,90 @@
+"""The file `tokenizer.json`: reading it, and a version of it that cannot produce a control token."""
+
+import json
+import re
+import secrets
+from collections.abc import Collection, Mapping
+
+from tokenizers import Tokenizer
+
+from cutaway.errors import CutawayError
+
+_MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]")
+
+
+def read(source: str, where: str) -> dict:
+    """The object in the file, as far checked as this package looks into it; the library checks the rest."""
+    try:
+        description = json.loads(source)
+    except (ValueError, RecursionError) as error:
+        raise CutawayError(f"{where}: not a tokenizer.json: {error}") from error
+    if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
+        raise CutawayError(f"{where}: not a tokenizer.json: expected an object with a 'model'")
+    added = description.setdefault("added_tokens", [])
+    if not isinstance(added, list):
+        raise CutawayError(f"{where}: added_tokens is {type(added).__name__}, expected a list")
+    for token in added:
+        content = token.get("content") if isinstance(token, dict) else None
+        if not isinstance(content, str) or not content:
+            raise CutawayError(f"{where}: an added token without content: {str(token)[:80]}")
+        id = token.get("id")
+        if not isinstance(id, int) or not 0 <= id < 2**24:
+            raise CutawayError(f"{where}: added token {content!r} has id {id!r}, expected a whole number")
+    return description
+
+
+def build(source: str, where: str) -> Tokenizer:
+    """The library's tokenizer; CutawayError with the library's reason where it refuses."""
+    try:
+        return Tokenizer.from_str(source)
+    except Exception as error:  # the library raises plain Exception for whatever is malformed
+        raise CutawayError(f"{where}: the tokenizers library refuses it: {error}") from error
+
+
+def controls(description: Mapping, roles: Collection[str]) -> dict[int, str]:
+    """Id and content of the control tokens: special ones, those that have a role, and those written like markup
+    (`<tool_call>`), which only a template may produce. Other added tokens (runs of spaces) are ordinary text."""
+    found = {
+        token["id"]: token["content"]
+        for token in description["added_tokens"]
+        if token.get("special") or token["content"] in roles or _MARKUP.fullmatch(token["content"])
+    }
+    vocabulary = description["model"].get("vocab")
+    if isinstance(vocabulary, dict):
+        found |= {vocabulary[role]: role for role in roles if isinstance(vocabulary.get(role), int)}
+    return found
+
+
+def without(description: Mapping, contents: Collection[str], where: str) -> str:
+    """The same tokenizer, unable to produce a control token: no merge leads to one, and in the vocabulary and among
+    the added tokens they keep their ids under names that no text can spell (random, anew in every process). It
+    adds, pads and cuts nothing."""
+    model = dict(description["model"])
+    secret = secrets.token_hex(16)
+    hidden = {content: f"\ufdd0{secret}{content}" for content in contents}
+    try:
+        vocabulary = model.get("vocab")
+        if isinstance(vocabulary, dict):
+            model["vocab"] = {hidden.get(piece, piece): id for piece, id in vocabulary.items()}
+        elif isinstance(vocabulary, list):
+            model["vocab"] = [[hidden.get(piece, piece), score] for piece, score in vocabulary]
+        if (unk := model.get("unk_token")) is not None:
+            model["unk_token"] = hidden.get(unk, unk)
+        if isinstance(merges := model.get("merges"), list):
+            pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+            model["merges"] = [pair for pair in pairs if "".join(pair) not in hidden]
+    except (TypeError, ValueError) as error:
+        raise CutawayError(f"{where}: malformed vocabulary or merges: {error}") from error
+    added = [
+        {**token, "content": hidden.get(token["content"], token["content"])}
+        for token in description["added_tokens"]
+    ]
+    parts = {"truncation": None, "padding": None, "post_processor": None}
+    return json.dumps({**description, **parts, "added_tokens": added, "model": model})
+
+
+def decoders(description: Mapping) -> set[str]:
+    """Types of the decoder, or of those inside a sequence."""
+    part = description.get("decoder")
+    parts = part.get("decoders", [part]) if isinstance(part, dict) else []
+    return {str(inner.get("type")) for inner in parts if isinstance(inner, dict)}

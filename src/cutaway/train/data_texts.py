@@ -1,0 +1,106 @@
+"""Running text for language models: read, hold some out, tokenise, batch."""
+
+import hashlib
+from pathlib import Path
+
+from cutaway.errors import CutawayError
+from cutaway.text.corpus import Report, read_documents, read_jsonl
+from cutaway.text.packing import DocumentBatches, MaskedBatches, WindowBatches, document_ids
+from cutaway.text.plan import BERT_ROLES
+from cutaway.text.tokenizer import Tokenizer
+from cutaway.train.data import Prepared, Say, learned_tokenizer
+from cutaway.train.recipe import DataPart, Recipe, Source
+
+TextBatches = WindowBatches | DocumentBatches | MaskedBatches
+
+
+def prepare_texts(recipe: Recipe, folder: Path, context: int, say: Say) -> Prepared:
+    """Read, tokenise and batch the texts of `recipe`, `context` tokens a row.
+
+    A causal model reads sources with split = "file" as one long text in random windows, and others as documents
+    packed into rows that do not see one another. Otherwise as `prepare_pairs`.
+    """
+    data, masked = recipe.data, recipe.train.objective == "masked"
+    if data.weights or data.directions or data.languages:
+        raise CutawayError("data.weights, directions and languages belong to pairs (train.objective seq2seq)")
+    texts = [text for source in data.sources for text in _read(source, data, say)]
+    texts, held = _hold_out(texts, data.validation.hold_out, say)
+    held += [text for source in data.validation.sources for text in _read(source, data, say)]
+    if not texts:
+        raise CutawayError("the sources hold no text to train on")
+    roles = BERT_ROLES if masked else None
+    tokenizer = learned_tokenizer(recipe.tokenizer, folder, texts, say, roles=roles)
+    whole = all(source.split == "file" and source.format == "text" for source in data.sources)
+    batches = _batches(recipe, texts, tokenizer, context, whole, say, "training")
+    if not held:
+        return Prepared(tokenizer=tokenizer, batches=batches)
+    checks = _batches(recipe, held, tokenizer, context, whole, say, "validation")
+    n_bytes = None if masked else sum(len(text.encode()) for text in held)
+    return Prepared(tokenizer=tokenizer, batches=batches, validation=list(checks.once()), n_bytes=n_bytes)
+
+
+def _batches(
+    recipe: Recipe, texts: list[str], tokenizer: Tokenizer, context: int, whole: bool, say: Say, what: str
+) -> TextBatches:
+    part, seed = recipe.train, recipe.run.seed
+    rows = part.batch_rows or max(1, part.batch_tokens // context)
+    report = Report()
+    ids = document_ids(texts, tokenizer, report)
+    say(f"{what}: {len(texts):,} documents, {len(ids.flat):,} tokens, {report.empty:,} blank")
+    if part.objective == "masked":
+        return MaskedBatches(
+            ids,
+            max_len=context,
+            budget=rows * context,
+            pad_id=tokenizer.require("pad"),
+            cls_id=tokenizer.role("cls"),
+            sep_id=tokenizer.role("sep"),
+            seed=seed,
+        )
+    if whole:
+        return WindowBatches(ids.flat, context=context, rows=rows, seed=seed)
+    start = tokenizer.role("bos")
+    return DocumentBatches(
+        ids,
+        max_len=context,
+        rows=rows,
+        pad_id=tokenizer.require("pad"),
+        eos_id=tokenizer.require("eos"),
+        start_id=tokenizer.require("eos") if start is None else start,
+        seed=seed,
+    )
+
+
+def _read(source: Source, data: DataPart, say: Say) -> list[str]:
+    path, report = Path(data.folder) / source.path, Report()
+    if source.format == "jsonl":
+        texts = [text for (text,) in read_jsonl(path, (source.field,), source.errors, report)]
+    elif source.format == "text":
+        texts = list(read_documents(path, source.split, source.errors, report))
+        if source.heading:
+            bodies = ["\n".join(text.split("\n")[source.heading :]) for text in texts]
+            texts = [body for body in bodies if body]
+            say(f"{path}: {len(bodies) - len(texts):,} documents are only a heading, left out")
+    else:
+        raise CutawayError(f"{path}: format {source.format} holds pairs; expected text or jsonl")
+    say(f"{path}: {report}")
+    start, stop = source.part
+    if source.format == "text" and source.split == "file":
+        return [text[round(start * len(text)) : round(stop * len(text))] for text in texts]
+    return texts[round(start * len(texts)) : round(stop * len(texts))]
+
+
+def _hold_out(texts: list[str], wanted: int, say: Say) -> tuple[list[str], list[str]]:
+    """Split off the documents with the smallest hash; equal documents go together."""
+    if not wanted:
+        return texts, []
+    held = set(
+        sorted(texts, key=lambda text: hashlib.blake2b(text.encode(), digest_size=16).digest())[:wanted]
+    )
+    rest = [text for text in texts if text not in held]
+    if not rest:
+        raise CutawayError(
+            f"data.validation.hold_out is {wanted}, but there are only {len(texts)} documents in all"
+        )
+    say(f"validation: {len(held):,} documents held out")
+    return rest, sorted(held)

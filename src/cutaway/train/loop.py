@@ -1,0 +1,362 @@
+"""The training loop: windows of batches in, better parameters out, and never a step that cannot be repeated."""
+
+import hashlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from cutaway.errors import CutawayError
+from cutaway.models.build import Model
+from cutaway.text.batch import Batch
+from cutaway.train.average import Average
+from cutaway.train.evaluate import Scores, to_device
+from cutaway.train.objective import Objective
+from cutaway.train.optimizer import Optimizer
+from cutaway.train.progress import Progress
+from cutaway.train.recipe import refuse_changes
+from cutaway.train.schedule import Schedule
+from cutaway.train.state import RunFolder, read_state
+
+
+class Batches(Protocol):
+    """What the loop draws from: an iterator that can say, and be put back to, where it stands."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+    def __next__(self) -> Batch: ...
+    def state(self) -> dict[str, object]: ...
+    def restore(self, state: Mapping[str, object]) -> None: ...
+
+
+class TrainingStopped(CutawayError):
+    """Training could not go on; the message names step, sample ids and the last good checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When to stop, save and validate. Exactly one of steps, tokens and minutes is given."""
+
+    steps: int | None = None
+    tokens: int | None = None  # counted labels
+    minutes: float | None = None  # of training, summed over resumes; the schedule then follows the clock
+    save_every: int = 1000
+    save_every_seconds: float | None = None
+    validate_every: int | None = None
+    patience: int | None = None  # validations without a better loss before stopping
+    keep: int = 2
+    max_bad_steps: int = 10
+
+    def total(self, step: int, tokens: int, seconds: float) -> float:
+        """Updates in the whole run, estimated where it is limited by tokens or minutes."""
+        if self.steps is not None:
+            return self.steps
+        if step == 0:
+            return math.inf
+        if self.tokens is not None:
+            return step * self.tokens / max(tokens, 1)
+        assert self.minutes is not None
+        return step * self.minutes * 60 / max(seconds, 1e-9)
+
+    def reached(self, step: int, tokens: int, seconds: float) -> bool:
+        if self.steps is not None:
+            return step >= self.steps
+        if self.tokens is not None:
+            return tokens >= self.tokens
+        assert self.minutes is not None
+        return seconds >= self.minutes * 60
+
+
+@dataclass
+class Position:
+    """Where a run stands; saved with every checkpoint."""
+
+    step: int = 0  # windows taken, whether they were applied or skipped
+    tokens: int = 0
+    seconds: float = 0.0
+    skipped: int = 0
+    bad_in_a_row: int = 0
+    validated: int = 0  # the step of the last finished validation
+    best_step: int | None = None
+    best_loss: float | None = None
+    stale: int = 0  # validations since the best one
+    history: list[dict[str, object]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains `model` in `folder` until the limits are reached, early stop, or a signal.
+
+    `write_model(path, model)` writes a Hugging Face folder; `validate(model, interrupted)` returns Scores or
+    None when it was interrupted; `fingerprint` is the recipe as plain values, kept with every checkpoint.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batches: Batches,
+        objective: Objective,
+        optimizer: Optimizer,
+        schedule: Schedule,
+        average: Average,
+        limits: Limits,
+        folder: RunFolder,
+        *,
+        write_model: Callable[[Path, Model], None],
+        validate: Callable[[Model, Callable[[], bool]], Scores | None] | None = None,
+        progress: Progress,
+        accumulate: int = 1,
+        clip: float | None = 1.0,
+        precision: torch.dtype = torch.float32,
+        seed: int = 1,
+        fingerprint: dict[str, object] | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+    ):
+        self.model, self.batches, self.objective = model, batches, objective
+        self.optimizer, self.schedule, self.average = optimizer, schedule, average
+        self.limits, self.folder, self.progress = limits, folder, progress
+        self.write_model, self.validate = write_model, validate
+        self.accumulate, self.clip, self.precision, self.seed = accumulate, clip, precision, seed
+        self.fingerprint, self.interrupted = fingerprint or {}, interrupted
+        self.position = Position()
+        self.device = next(model.parameters()).device
+        self._saved_step: int | None = None
+
+    def run(self) -> Position:
+        """Train. On return the last state is saved, unless not a single step was taken."""
+        last_save = time.monotonic()
+        with self.progress:
+            while True:
+                better = False
+                if self._validation_due():
+                    best = self.position.best_step
+                    if not self._validate():
+                        break  # interrupted: the validation is repeated on resume
+                    better = self.position.best_step != best
+                if better or self._save_due(last_save):
+                    self.save()
+                    last_save = time.monotonic()
+                if self.interrupted() or self._finished() or not self._step():
+                    break
+            if self.position.step > 0:
+                self.save()
+        return self.position
+
+    def _save_due(self, last: float) -> bool:
+        step, seconds = self.position.step, self.limits.save_every_seconds
+        if step == 0 or step == self._saved_step:
+            return False
+        return step % self.limits.save_every == 0 or (
+            seconds is not None and time.monotonic() - last >= seconds
+        )
+
+    def _finished(self) -> bool:
+        at, patience = self.position, self.limits.patience
+        if patience is not None and at.stale >= patience:
+            self.progress.say(f"early stop: no better validation loss in {at.stale} validations")
+            return True
+        return self.limits.reached(at.step, at.tokens, at.seconds)
+
+    def _step(self) -> bool:
+        """One window. False when the batches ended or a signal came; then nothing has changed."""
+        at, started = self.position, time.monotonic()
+        before = self.batches.state(), random_state(self.device)
+        losses: list[Tensor] = []
+        counts: list[int] = []
+        index: list[int] = []
+        self.model.train()
+        self.optimizer.zero_grad()
+        for i, batch in enumerate(islice(self.batches, self.accumulate)):
+            if self.interrupted():
+                self.optimizer.zero_grad()
+                self.batches.restore(before[0])
+                restore_random_state(before[1], self.device)
+                return False
+            batch = to_device(batch, self.device)
+            index += batch.index.tolist()
+            with self._autocast():
+                loss, count = self.objective(self.model, batch, draw_seed(self.seed, at.step, i))
+            if count:
+                loss.backward()
+            losses.append(loss.detach())
+            counts.append(count)
+        if not counts:
+            return False
+        at.step += 1
+        tokens = sum(counts)
+        factor = self.schedule.at(at.step, self.limits.total(at.step, at.tokens + tokens, at.seconds or 1e-9))
+        entry: dict[str, object] = {"step": at.step, "tokens": tokens, "lr": self.optimizer.lr * factor}
+        if tokens == 0:
+            entry["skipped"] = "no label of this window is counted"
+        else:
+            total = float(torch.stack(losses).sum())
+            norm = self._normalise(tokens)
+            entry |= {"loss": total / tokens, "gradient_norm": norm}
+            if math.isfinite(total) and math.isfinite(norm):
+                self.optimizer.step(factor)
+                self.average.update()
+                at.bad_in_a_row = 0
+            else:
+                at.skipped += 1
+                at.bad_in_a_row += 1
+                entry |= {"skipped": "loss or gradient is not finite", "samples": index}
+                entry["loss"], entry["gradient_norm"] = repr(total / tokens), repr(norm)
+        self.optimizer.zero_grad()
+        at.tokens += tokens
+        seconds = time.monotonic() - started
+        at.seconds += seconds
+        done = at.step / self.limits.total(at.step, at.tokens, at.seconds)
+        self.progress.step(entry, seconds, done, at.seconds)
+        if at.bad_in_a_row >= self.limits.max_bad_steps:
+            saved = self.save()
+            raise TrainingStopped(
+                f"stopped at step {at.step}: loss or gradient was not finite in {at.bad_in_a_row} steps in a row"
+                f" (samples of the last: {_some(index)}); no such step reached the weights, which are whole in"
+                f" {saved}. A lower train.lr or a longer train.warmup may help"
+            )
+        return True
+
+    def _normalise(self, tokens: int) -> float:
+        """Turn summed gradients into those of the loss per token, clipped. Returns their norm before clipping."""
+        gradients = [p.grad for p in self.optimizer.parameters() if p.grad is not None]
+        norm = float(torch.nn.utils.get_total_norm(gradients)) / tokens
+        scale = 1.0 / tokens
+        if self.clip is not None and norm > self.clip:
+            scale *= self.clip / norm
+        if math.isfinite(norm):
+            for gradient in gradients:
+                gradient.mul_(scale)
+        return norm
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.precision == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.precision)
+
+    def _validation_due(self) -> bool:
+        every, at = self.limits.validate_every, self.position
+        if self.validate is None or every is None or at.step == 0 or at.validated == at.step:
+            return False
+        return at.step % every == 0 or self.limits.reached(at.step, at.tokens, at.seconds)
+
+    def _validate(self) -> bool:
+        assert self.validate is not None
+        at, before = self.position, random_state(self.device)
+        self.model.eval()
+        with self.average.swapped(), torch.no_grad(), self._autocast():
+            scores = self.validate(self.model, self.interrupted)
+        restore_random_state(before, self.device)
+        if scores is None:
+            return False
+        at.validated = at.step
+        better = at.best_loss is None or scores.loss < at.best_loss
+        at.stale = 0 if better else at.stale + 1
+        if better:
+            at.best_step, at.best_loss = at.step, scores.loss
+        at.history.append({"step": at.step, **scores.values()})
+        self.progress.validation(at.step, scores, better)
+        return True
+
+    def save(self) -> Path:
+        """Save a checkpoint of this step (once), then keep the newest `keep` and the best."""
+        at = self.position
+        if self._saved_step == at.step:
+            return self.folder.at(at.step)
+        generators = random_state(self.device)
+        tensors = {f"model/{name}": p for name, p in self.model.named_parameters()}
+        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
+        tensors |= {f"average/{name}": value for name, value in self.average.state().items()}
+        tensors |= {f"random/{name}": value for name, value in generators.tensors.items()}
+        values = {
+            "version": 1,
+            "position": asdict(at),
+            "batches": self.batches.state(),
+            "average_updates": self.average.updates,
+            "python_random": generators.python,
+            "threads": torch.get_num_threads(),
+            "recipe": self.fingerprint,
+        }
+
+        def write(folder: Path) -> None:
+            with self.average.swapped():
+                self.write_model(folder, self.model)
+
+        path = self.folder.save(at.step, write, tensors, values)
+        self._saved_step = at.step
+        for failure in self.folder.retain(self.limits.keep, at.best_step):
+            self.progress.say(failure)
+        return path
+
+    def resume(self, path: Path) -> None:
+        """Continue from the checkpoint at `path`, bit for bit as if it had never stopped.
+
+        Raises CutawayError when its recipe differs from this one, naming the fields.
+        """
+        tensors, values = read_state(path)
+        recipe = values.get("recipe")
+        position, batches, python = values.get("position"), values.get("batches"), values.get("python_random")
+        if not (isinstance(recipe, dict) and isinstance(position, dict) and isinstance(batches, dict)):
+            raise CutawayError(f"{path / 'training.json'}: not a training state of this version")
+        refuse_changes(recipe, self.fingerprint, self.folder.path)
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "average": {}, "random": {}}
+        for key, value in tensors.items():
+            part, _, name = key.partition("/")
+            parts[part][name] = value
+        with torch.no_grad():
+            for name, p in self.model.named_parameters():
+                p.copy_(parts["model"][name])
+        self.optimizer.restore(parts["optimizer"])
+        updates = values.get("average_updates")
+        self.average.restore(parts["average"], updates if isinstance(updates, int) else 0)
+        self.batches.restore(batches)
+        restore_random_state(RandomState(parts["random"], python), self.device)
+        self.position = Position(**position)
+        self._saved_step = self.position.step
+        self.progress.rewind(self.position.step)
+        if values.get("threads") != torch.get_num_threads():
+            self.progress.say(
+                f"the checkpoint was made with {values.get('threads')} threads, this run has"
+                f" {torch.get_num_threads()}: sums may differ in their last bit"
+            )
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """Every generator that training draws from."""
+
+    tensors: dict[str, Tensor]
+    python: object
+
+
+def random_state(device: torch.device) -> RandomState:
+    tensors = {"torch": torch.get_rng_state()}
+    if device.type == "cuda":
+        tensors["cuda"] = torch.cuda.get_rng_state(device)
+    version, numbers, gauss = random.getstate()
+    return RandomState(tensors, [version, list(numbers), gauss])
+
+
+def restore_random_state(state: RandomState, device: torch.device) -> None:
+    torch.set_rng_state(state.tensors["torch"])
+    if device.type == "cuda" and "cuda" in state.tensors:
+        torch.cuda.set_rng_state(state.tensors["cuda"], device)
+    assert isinstance(state.python, list)
+    version, numbers, gauss = state.python
+    random.setstate((version, tuple(numbers), gauss))
+
+
+def draw_seed(seed: int, step: int, part: int) -> int:
+    """A seed for the random choices of one batch, the same whenever that batch comes round."""
+    digest = hashlib.blake2b(f"{seed}/{step}/{part}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def _some(index: list[int]) -> str:
+    shown = ", ".join(map(str, index[:20]))
+    return f"{shown} and {len(index) - 20} more" if len(index) > 20 else shown

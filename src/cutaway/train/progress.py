@@ -1,0 +1,153 @@
+"""What a run says while it works: a line in a terminal, JSON lines in its folder, TensorBoard when asked."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bar
+
+from cutaway.errors import CutawayError
+from cutaway.train.evaluate import Scores
+
+
+class ScalarWriter(Protocol):
+    """The part of TensorBoard's SummaryWriter that is used."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Progress:
+    """Reports one run. `log` receives one JSON object a line: every step, every validation.
+
+    In a terminal one line is kept up to date; elsewhere a plain line goes to `stream` every `every` seconds.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        *,
+        stream: TextIO | None = None,
+        every: float = 30.0,
+        tensorboard: Path | None = None,
+    ):
+        self.log = log
+        self.console = Console(file=stream or sys.stderr)
+        self.every = every
+        self._writer = None if tensorboard is None else open_tensorboard(tensorboard)
+        self._file: TextIO | None = None
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._loss: float | None = None
+        self._rate: float | None = None
+        self._said = time.monotonic()
+
+    def __enter__(self) -> "Progress":
+        self._file = open(self.log, "a", encoding="utf-8")
+        if self.console.is_terminal:
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=20),
+                TextColumn("{task.percentage:>3.0f} %"),
+                console=self.console,
+            )
+            self._task = self._bar.add_task("starting", total=1.0)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._writer is not None:
+            self._writer.close()
+
+    def rewind(self, step: int) -> None:
+        """Forget log lines after `step`: a resumed run takes those steps again."""
+        if not self.log.exists():
+            return
+        kept = []
+        for line in self.log.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:  # the line a crash cut short
+                continue
+            if isinstance(entry, dict) and entry.get("step", 0) <= step:
+                kept.append(line + "\n")
+        temporary = self.log.with_suffix(".tmp")
+        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.replace(self.log)
+
+    def step(self, entry: dict[str, object], seconds: float, done: float, elapsed: float) -> None:
+        """A step's values, the seconds it took, the part of the run that is done, the seconds so far."""
+        tokens, loss = entry["tokens"], entry.get("loss")
+        assert isinstance(tokens, int)
+        rate = tokens / max(seconds, 1e-9)
+        self._write({**entry, "tokens_per_second": round(rate, 1), "seconds": round(elapsed, 3)})
+        self._rate = rate if self._rate is None else 0.95 * self._rate + 0.05 * rate
+        if isinstance(loss, float):
+            self._loss = loss if self._loss is None else 0.95 * self._loss + 0.05 * loss
+        if self._writer is not None:
+            for name in ("loss", "lr", "gradient_norm"):
+                value = entry.get(name)
+                if isinstance(value, float):
+                    self._writer.add_scalar(f"train/{name}", value, int(str(entry["step"])))
+        if "skipped" in entry:
+            samples = entry.get("samples")
+            which = f", samples {samples}" if samples else ""
+            self.say(f"step {entry['step']} skipped: {entry['skipped']}{which}")
+        left = elapsed / done - elapsed if done > 0 else 0.0
+        shown = "" if self._loss is None else f" · loss {self._loss:.4f}"
+        line = f"step {entry['step']}{shown} · {self._rate:,.0f} tokens/s · {clock(left)} left"
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=line, completed=min(done, 1.0))
+        elif time.monotonic() - self._said >= self.every:
+            self._said = time.monotonic()
+            self.say(line)
+
+    def validation(self, step: int, scores: Scores, better: bool) -> None:
+        values = scores.values()
+        self._write({"step": step, "validation": values, "samples": scores.samples})
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(f"validation/{name}", value, step)
+        shown = " · ".join(f"{name} {value:.4g}" for name, value in values.items())
+        self.say(f"step {step} validation: {shown}{' (best so far)' if better else ''}")
+        for source, output, reference in scores.samples:
+            self.say(f"  {source} → {output}" + (f"   ({reference})" if reference else ""))
+
+    def say(self, text: str) -> None:
+        """One line for whoever watches, above the progress line where there is one."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _write(self, entry: dict[str, object]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            self._file.flush()
+
+
+def open_tensorboard(folder: Path) -> ScalarWriter:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise CutawayError(
+            "train.tensorboard is on, but TensorBoard is not installed; pip install 'cutaway[tensorboard]'"
+        ) from error
+    return SummaryWriter(str(folder))
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

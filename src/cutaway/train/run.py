@@ -1,0 +1,202 @@
+"""From a recipe to a finished model: what `cutaway train` does."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from cutaway.checkpoint import folder as checkpoint
+from cutaway.config import ModelConfig, parse
+from cutaway.errors import CutawayError
+from cutaway.models.build import PRESETS, Model, build, preset
+from cutaway.text.tokenizer import Tokenizer
+from cutaway.train.average import Average
+from cutaway.train.data import Prepared, decoder_start
+from cutaway.train.data_pairs import prepare_pairs
+from cutaway.train.data_texts import prepare_texts
+from cutaway.train.device import pick_device, pick_precision
+from cutaway.train.evaluate import Validator
+from cutaway.train.loop import Limits, Position, Trainer
+from cutaway.train.objective import Objective, masked, next_token
+from cutaway.train.optimizer import Optimizer
+from cutaway.train.progress import Progress
+from cutaway.train.recipe import Recipe, fingerprint
+from cutaway.train.signals import Interrupts
+from cutaway.train.state import RunFolder
+
+Say = Callable[[str], None]
+
+
+def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
+    """Train what `recipe` says and export it to `<run folder>/model`, a plain Hugging Face folder.
+
+    A run folder that holds a checkpoint of the same recipe is resumed from the newest whole one. With a signal
+    received by `interrupted` the state is saved and nothing is exported. Raises CutawayError for a user's
+    mistakes and for a run whose losses are no numbers.
+    """
+    interrupted = interrupted or Interrupts()
+    if recipe.run.threads is not None:
+        torch.set_num_threads(recipe.run.threads)
+    device = pick_device(recipe.run.device)
+    with RunFolder(recipe.folder) as folder:
+        tensorboard = folder.path / "tensorboard" if recipe.train.tensorboard else None
+        progress = Progress(folder.path / "log.jsonl", tensorboard=tensorboard)
+        newest = folder.newest(progress.say)
+        if recipe.train.objective == "seq2seq":
+            prepared = prepare_pairs(recipe, folder.path, progress.say)
+        else:
+            prepared = prepare_texts(recipe, folder.path, _context(recipe), progress.say)
+        torch.manual_seed(recipe.run.seed)
+        config = model_config(recipe, prepared.tokenizer)
+        model = build(config).to(device)
+        if recipe.train.init is not None and newest is None:
+            warm_start(model, Path(recipe.train.init), progress.say)
+        trainer = _trainer(recipe, model, prepared, folder, progress, device, interrupted)
+        if newest is not None:
+            trainer.resume(newest)
+            progress.say(f"resumed from {newest} (step {trainer.position.step})")
+        count = sum(p.numel() for p in model.parameters())
+        progress.say(f"{count:,} parameters, {trainer.precision} products on {device}")
+        position = trainer.run()
+        if interrupted():
+            progress.say(f"stopped by a signal; step {position.step} is saved, the same command goes on")
+        elif position.step > 0:
+            source = folder.export(position.best_step or position.step)
+            progress.say(f"{source}: the model of step {position.best_step or position.step}")
+        return position
+
+
+def model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
+    """The model's config: the recipe's [model], with vocabulary and special ids from the tokenizer."""
+    given = dict(recipe.model)
+    found: dict[str, object] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.role("pad")}
+    if recipe.train.objective == "masked":
+        found |= {"mask_id": tokenizer.require("mask")}
+    else:
+        found |= {"bos_id": tokenizer.role("bos"), "eos_id": tokenizer.role("eos")}
+    if recipe.train.objective == "seq2seq":
+        found["decoder_start_id"] = decoder_start(tokenizer)
+    name = given.pop("preset", None)
+    values = {**found, **given}
+    config = preset(str(name), values) if name is not None else parse(ModelConfig, values, "model")
+    family = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "encoder-only"}
+    if config.family != family[recipe.train.objective]:
+        raise CutawayError(
+            f"train.objective {recipe.train.objective!r} trains the {family[recipe.train.objective]} family, but"
+            f" the model is {config.family}"
+        )
+    longest = max(recipe.data.max_source, recipe.data.max_target)
+    if recipe.train.objective == "seq2seq" and longest > config.max_len:
+        raise CutawayError(
+            f"data.max_source or max_target is {longest}, beyond model.max_len ({config.max_len} positions)"
+        )
+    return config
+
+
+def _context(recipe: Recipe) -> int:
+    """Tokens a row of text holds: data.context, or the model's limit."""
+    if recipe.data.context is not None:
+        return recipe.data.context
+    name = recipe.model.get("preset")
+    given = recipe.model.get("max_len", PRESETS.get(str(name), {}).get("max_len", 512))
+    return int(str(given))
+
+
+def warm_start(model: Model, path: Path, say: Say) -> None:
+    """Take every weight of `model` from the checkpoint folder at `path`. Raises CutawayError when shapes differ."""
+    loaded = checkpoint.load(path)
+    theirs = dict(loaded.model.named_parameters())
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name not in theirs or theirs[name].shape != p.shape:
+                found = tuple(theirs[name].shape) if name in theirs else "nothing"
+                raise CutawayError(f"train.init {path}: {name} is {found} there, here {tuple(p.shape)}")
+            p.copy_(theirs[name])
+    say(f"weights from {path}")
+
+
+def make_objective(
+    recipe: Recipe, config: ModelConfig, tokenizer: Tokenizer, model: Model, smoothing: float
+) -> Objective:
+    hidden = torch.compile(model.hidden) if recipe.train.compile else None
+    if recipe.train.objective == "masked":
+        assert config.mask_id is not None
+        special = tuple(tokenizer.roles.values())
+        return masked(config.mask_id, config.vocab_size, special, smoothing, recipe.train.masking, hidden)
+    return next_token(smoothing, hidden)
+
+
+def _trainer(
+    recipe: Recipe,
+    model: Model,
+    prepared: Prepared,
+    folder: RunFolder,
+    progress: Progress,
+    device: torch.device,
+    interrupted: Interrupts,
+) -> Trainer:
+    part, tokenizer, config = recipe.train, prepared.tokenizer, model.config
+
+    def write_model(path: Path, model: Model) -> None:
+        checkpoint.save(path, model, tokenizer)
+
+    def translate(model: Model, texts: list[str], to: str) -> list[str]:
+        from cutaway.decode.translate import Translator
+
+        translator = Translator(checkpoint.Loaded(model, config, tokenizer, {}, folder.path))
+        language = next((known for known in translator.languages if known == to), None)
+        return [each.text for each in translator.translate(texts, to=language, beam=1, truncate=True)]
+
+    validator = None
+    if prepared.validation:
+        validator = Validator(
+            batches=prepared.validation,
+            objective=make_objective(recipe, config, tokenizer, model, 0.0),
+            n_bytes=prepared.n_bytes,
+            directions=prepared.directions,
+            samples=recipe.data.validation.samples,
+            translate=translate if prepared.directions else None,
+        )
+    elif part.validate_every is not None:
+        raise CutawayError(
+            "train.validate_every is set, but [data.validation] names no examples: set hold_out or sources"
+        )
+    return Trainer(
+        model,
+        prepared.batches,
+        make_objective(recipe, config, tokenizer, model, part.smoothing),
+        Optimizer(
+            model,
+            part.optimizer,
+            lr=part.lr,
+            betas=(part.betas[0], part.betas[1]),
+            eps=part.eps,
+            weight_decay=part.weight_decay,
+            momentum=part.momentum,
+        ),
+        part.rate,
+        Average(
+            model, part.average, decay=part.average_decay, count=part.average_count, every=part.average_every
+        ),
+        Limits(
+            steps=part.steps,
+            tokens=part.tokens,
+            minutes=part.minutes,
+            save_every=part.save_every,
+            save_every_seconds=part.save_every_seconds,
+            validate_every=part.validate_every,
+            patience=part.patience,
+            keep=part.keep,
+            max_bad_steps=part.max_bad_steps,
+        ),
+        folder,
+        write_model=write_model,
+        validate=validator,
+        progress=progress,
+        accumulate=part.accumulate,
+        clip=part.clip,
+        precision=pick_precision(part.precision, device),
+        seed=recipe.run.seed,
+        fingerprint=fingerprint(recipe),
+        interrupted=interrupted,
+    )

@@ -1,0 +1,226 @@
+"""Checkpoints that are whole or do not exist.
+
+A run folder holds `step-00001000/` folders: a Hugging Face model folder plus `training.safetensors`,
+`training.json` and, written last, `manifest.json` with every file's size and SHA-256. Everything is written to
+`step-00001000.tmp-<pid>/`, synced, and renamed, so a folder without a valid manifest does not exist.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from cutaway.config import read_json
+from cutaway.errors import CutawayError
+
+STATE_FILES = ("training.safetensors", "training.json", "manifest.json")
+_STEP = re.compile(r"step-(\d{8,})")
+
+
+class RunFolder:
+    """A run's folder, held by this process alone while it is open (`with RunFolder(path) as folder`).
+
+    Raises CutawayError when the path is a file, cannot be written, or another process holds it.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._lock: TextIO | None = None
+
+    def __enter__(self) -> "RunFolder":
+        if self.path.exists() and not self.path.is_dir():
+            raise CutawayError(f"{self.path} is a file, expected a folder for the run")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = open(self.path / ".lock", "a+", encoding="utf-8")
+        except OSError as error:
+            raise CutawayError(f"{self.path}: the run folder cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise CutawayError(
+                f"{self.path} is being written by another run (process {holder}); wait for it, or give this one"
+                " another run.name"
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+        for stray in self.path.glob("*.tmp-*"):
+            shutil.rmtree(stray, ignore_errors=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def steps(self) -> list[int]:
+        """Steps that have a checkpoint folder with a manifest, oldest first (contents are not verified)."""
+        found = [
+            int(match[1])
+            for entry in self.path.iterdir()
+            if (match := _STEP.fullmatch(entry.name)) and (entry / "manifest.json").is_file()
+        ]
+        return sorted(found)
+
+    def at(self, step: int) -> Path:
+        return self.path / f"step-{step:08d}"
+
+    def newest(self, warn: Callable[[str], None]) -> Path | None:
+        """The newest checkpoint whose manifest holds; each damaged one is named to `warn` and passed over."""
+        for step in reversed(self.steps()):
+            fault = damage(self.at(step))
+            if fault is None:
+                return self.at(step)
+            warn(f"{fault}; this checkpoint is passed over")
+        return None
+
+    def save(
+        self,
+        step: int,
+        write_model: Callable[[Path], None],
+        tensors: Mapping[str, Tensor],
+        values: Mapping[str, object],
+    ) -> Path:
+        """Write the checkpoint of `step`: model files by `write_model(folder)`, then the training state.
+
+        Raises CutawayError naming the path when the disk refuses; the temporary folder is then removed and
+        earlier checkpoints stay as they were.
+        """
+        final = self.at(step)
+
+        def write(folder: Path) -> None:
+            write_model(folder)
+            crash_point("model_written")
+            save_file(
+                {key: value.detach().contiguous() for key, value in tensors.items()}, folder / STATE_FILES[0]
+            )
+            (folder / STATE_FILES[1]).write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
+
+        write_folder(final, write)
+        return final
+
+    def export(self, step: int) -> Path:
+        """Copy the model of the checkpoint at `step`, without its training state, to `model/`."""
+
+        def write(folder: Path) -> None:
+            for file in self.at(step).iterdir():
+                if file.name not in STATE_FILES:
+                    shutil.copyfile(file, folder / file.name)
+
+        write_folder(self.path / "model", write)
+        return self.path / "model"
+
+    def retain(self, keep: int, best: int | None) -> list[str]:
+        """Delete all but the newest `keep` checkpoints and the best. Returns what could not be deleted."""
+        steps = self.steps()
+        failed = []
+        for step in steps[: -max(keep, 1)]:
+            if step == best:
+                continue
+            # without its manifest the folder no longer exists, so a delete cut short leaves nothing half-valid
+            try:
+                (self.at(step) / "manifest.json").unlink()
+                shutil.rmtree(self.at(step))
+            except OSError as error:
+                failed.append(f"{self.at(step)}: could not be deleted: {error.strerror}")
+        return failed
+
+
+def write_folder(final: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary folder beside `final`, add the manifest, sync, and rename it to `final`."""
+    temporary = final.with_name(f"{final.name}.tmp-{os.getpid()}")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        write(temporary)
+        crash_point("files_written")
+        files = sorted(path for path in temporary.rglob("*") if path.is_file())
+        manifest = {
+            "version": 1,
+            "files": {
+                path.relative_to(temporary).as_posix(): {"size": path.stat().st_size, "sha256": sha256(path)}
+                for path in files
+            },
+        }
+        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        crash_point("manifest_written")
+        for path in (*files, temporary / "manifest.json", temporary):
+            _sync(path)
+        crash_point("synced")
+        if final.exists():  # a damaged folder of that name, or an earlier export
+            old = final.with_name(f"{final.name}.tmp-{os.getpid()}-old")
+            final.rename(old)
+            crash_point("between_renames")
+            temporary.rename(final)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            temporary.rename(final)
+        crash_point("renamed")
+        _sync(final.parent)
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CutawayError(
+            f"{final} could not be written: {reason}. Free some space, or set run.folder to another disk; earlier"
+            " checkpoints are as they were"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, by its manifest: a sentence that names the file, or None."""
+    path = folder / "manifest.json"
+    try:
+        files = read_json(path).get("files")
+    except CutawayError as error:
+        return str(error)
+    if not isinstance(files, dict):
+        return f"{path}: not a manifest (no 'files')"
+    for name, expected in files.items():
+        file = folder / name
+        if not file.is_file():
+            return f"{file}: missing"
+        if not isinstance(expected, dict) or file.stat().st_size != expected.get("size"):
+            return f"{file}: {file.stat().st_size} bytes, the manifest says otherwise"
+        if sha256(file) != expected.get("sha256"):
+            return f"{file}: damaged (SHA-256 differs from the manifest)"
+    return None
+
+
+def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """The training state of a checkpoint that `damage` found whole: tensors and values."""
+    return load_file(folder / STATE_FILES[0]), read_json(folder / STATE_FILES[1])
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def crash_point(name: str) -> None:
+    """Die here when a test asks for it: CUTAWAY_CRASH_AT=<name> in the environment."""
+    if os.environ.get("CUTAWAY_CRASH_AT") == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,43 @@
+"""The models that come with cutaway: each a Hugging Face folder with a model card beside its weights.
+
+This module knows paths only; `cutaway.checkpoint` opens what it finds.
+"""
+
+from pathlib import Path
+
+from cutaway.errors import CutawayError, nearest
+
+_HERE = Path(__file__).parent
+TRANSLATOR, POET, MASKED = "translate-zh-en", "poet-zh", "bert-tiny"
+
+
+def bundled() -> list[Path]:
+    """The folders of the bundled models, by name. Each holds a `config.json`."""
+    return sorted(folder.parent for folder in _HERE.glob("*/config.json"))
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The folder of a model given by the name of a bundled one, or by its path.
+
+    A bundled name wins over a folder of that name in the working directory; write `./name` for the latter.
+
+    Raises CutawayError when there is neither, naming the bundled models and the nearest of them, or when the
+    path is a file or a folder without `config.json`.
+    """
+    text = str(name_or_path)
+    models = {folder.name: folder for folder in bundled()}
+    if text in models:
+        return models[text]
+    path = Path(name_or_path).expanduser()
+    if (path / "config.json").is_file():
+        return path
+    if path.is_dir():
+        raise CutawayError(f"{text}: a folder without config.json, expected a model's folder")
+    if path.exists():
+        raise CutawayError(
+            f"{text}: a file, expected a model's folder (with config.json and model.safetensors)"
+        )
+    names = ", ".join(models) or "none"
+    raise CutawayError(
+        f"no model {text!r}: neither a folder nor a bundled model{nearest(text, models)}; bundled: {names}"
+    )

@@ -1,0 +1,49 @@
+"""Every measurement runs, at tiny sizes, against the real peer; speed itself is not judged here."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import PARTS, main
+from benchmarks.measure import Effort, Row, take_turns
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], Path]:
+    out = tmp_path_factory.mktemp("benchmarks") / "results.json"
+    return main(["training", "translation", "attention", "tracing", "--quick", "--out", str(out)]), out
+
+
+def test_ours_is_compared_with_transformers_and_computes_the_same(measured: tuple[list[Row], Path]) -> None:
+    compared = [row for row in measured[0] if "transformers" in row.peer and row.ratio is not None]
+    assert [row.part for row in compared] == ["training step"] * 2 + ["translation"] * 2
+    for row in compared:
+        assert row.theirs is not None and row.ratio == pytest.approx(row.ours / row.theirs)
+        assert row.agree
+
+
+def test_every_figure_is_positive(measured: tuple[list[Row], Path]) -> None:
+    assert {row.part for row in measured[0]} == {"training step", "translation", "attention", "seeing inside"}
+    assert all(row.ours > 0 and (row.theirs is None or row.theirs > 0) for row in measured[0])
+
+
+def test_results_name_the_machine(measured: tuple[list[Row], Path]) -> None:
+    rows, out = measured
+    written = json.loads(out.read_text(encoding="utf-8"))
+    assert written["machine"].keys() >= {"cpu", "cores", "threads", "torch", "transformers"}
+    assert [row["case"] for row in written["rows"]] == [row.case for row in rows]
+
+
+def test_turns_are_taken_after_one_call_each() -> None:
+    calls: list[str] = []
+    seconds = take_turns([lambda: calls.append("a"), lambda: calls.append("b")], Effort(rounds=2), repeat=2)
+    assert calls == ["a", "b", "a", "a", "b", "b", "b", "b", "a", "a"]
+    assert len(seconds) == 2 and min(seconds) > 0
+
+
+def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["decoding"])
+    assert stopped.value.code == 2
+    assert f"unknown part 'decoding'; expected some of {', '.join(PARTS)}" in capsys.readouterr().err

@@ -1,0 +1,136 @@
+"""Tiny models with random weights, one of each family, and the command line as a user runs it."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+import torch
+
+from cutaway import Tokenizer, build, save
+from cutaway.cli.main import run
+from cutaway.config import ModelConfig, parse
+
+LINES = [
+    "我爱机器学习。", "好久不见。", "今天天气很好。", "他昨天买了一本新书。", "I love machine learning.",
+    "Long time no see.", "The weather is fine today.", "He bought a new book yesterday.",
+] * 3  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+SETTINGS = {"LANG": "C.UTF-8", "COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
+
+
+@pytest.fixture
+def cutaway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs `cutaway ARGUMENTS` in this process, in an empty folder; `given` is its standard input."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("LC_ALL", "LC_MESSAGES", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+
+    def run_here(*arguments: str | Path, given: str | bytes = "") -> Result:
+        out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
+        data = given.encode() if isinstance(given, str) else given
+        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "argv", ["cutaway", *map(str, arguments)])
+            patch.setattr(sys, "stdin", TextIOWrapper(BytesIO(data), encoding="utf-8"))
+            with pytest.raises(SystemExit) as ended:
+                run()
+        texts = []
+        for stream in (out, err):
+            stream.flush()
+            assert isinstance(stream.buffer, BytesIO)
+            texts.append(stream.buffer.getvalue().decode())
+        assert isinstance(ended.value.code, int)
+        return Result(ended.value.code, *texts)
+
+    return run_here
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """Runs `cutaway ARGUMENTS` as a process of its own, warnings being errors; `shell` pipes it as a shell does."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+
+    def run_apart(
+        *arguments: str | Path, given: bytes = b"", pipe: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = shlex.join([sys.executable, "-W", "error", "-m", "cutaway", *map(str, arguments)])
+        return subprocess.run(
+            ["bash", "-c", f"{command} {pipe}"],
+            input=given,
+            capture_output=True,
+            cwd=tmp_path,
+            env=kept | SETTINGS | variables,
+        )
+
+    return run_apart
+
+
+@pytest.fixture(scope="session")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = Tokenizer.train(LINES, "bpe", 450, languages=["eng", "zho"])
+    eos, pad = tokenizer.require("eos"), tokenizer.require("pad")
+    return saved(
+        tmp_path_factory.mktemp("translator"),
+        tokenizer,
+        {"family": "encoder-decoder", "position": "sinusoidal", "norm_order": "post", "activation": "relu",
+         "head_bias": True, "embed_scale": 4.0, "pad_id": pad, "eos_id": eos, "decoder_start_id": pad,
+         "max_len": 32},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def poet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = Tokenizer.train(LINES, "characters", None, min_count=1)
+    eos, bos = tokenizer.require("eos"), tokenizer.require("bos")
+    return saved(
+        tmp_path_factory.mktemp("poet"),
+        tokenizer,
+        {"family": "decoder-only", "norm": "rmsnorm", "position": "rotary", "activation": "silu", "gated": True,
+         "attn_bias": False, "mlp_bias": False, "eos_id": eos, "bos_id": bos, "max_len": 32},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = Tokenizer.train(LINES, "wordpiece", 250)
+    return saved(
+        tmp_path_factory.mktemp("masked"),
+        tokenizer,
+        {"family": "encoder-only", "norm_order": "post", "position": "learned", "activation": "gelu",
+         "embed_norm": True, "n_segments": 2, "head": "masked", "head_bias": True, "max_len": 32,
+         "pad_id": tokenizer.require("pad"), "mask_id": tokenizer.require("mask")},
+    )  # fmt: skip
+
+
+def saved(folder: Path, tokenizer: Tokenizer, values: dict[str, object]) -> Path:
+    """A model of width 16 and two layers with reproducible random weights, written as a checkpoint folder."""
+    sizes = {"vocab_size": tokenizer.vocab_size, "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32}
+    torch.manual_seed(5)
+    model = build(parse(ModelConfig, {**sizes, **values}, "test"))
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(
+                weight, std=0.5
+            )  # far from fresh ones, so that every input and option tells
+    bias, eos = model.head.unembed.bias, tokenizer.role("eos")
+    if bias is not None and eos is not None:
+        bias.data[eos] = 8.0  # so that some texts end before their limit
+    save(folder, model, tokenizer)
+    return folder

@@ -1,0 +1,128 @@
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cutaway import Translator, load
+
+SENTENCES = [
+    "我爱机器学习。",
+    "好久不见。",
+    "新书",
+    "I love it.",
+    "Long time",
+    "no see",
+    "fine",
+    "He bought a book.",
+]
+TEXTS = ["好久不见。", "", "I love machine learning.", "   ", "今天天气很好。"]
+
+
+def test_output_is_what_the_library_translates_line_by_line(cutaway, translator: Path, tmp_path: Path):
+    expected = [found.text for found in Translator(load(translator)).translate(TEXTS)]
+    file = tmp_path / "texts.txt"
+    file.write_bytes("\ufeff{}\r\n\r\n{}\n{}\n{}".format(*(TEXTS[i] for i in (0, 2, 3, 4))).encode())
+    for result in (
+        cutaway("translate", "--model", translator, given="\n".join(TEXTS) + "\n"),
+        cutaway("translate", "--model", translator, "--file", file),
+    ):
+        assert (result.code, result.err) == (0, "")
+        assert result.out.split("\n") == [*expected, ""]
+
+
+def test_options_reach_the_search(cutaway, translator: Path):
+    def lines(*options: str) -> list[str]:
+        result = cutaway("translate", "-m", translator, *options, given="\n".join(SENTENCES))
+        assert result.code == 0, result.err
+        return result.out.splitlines()
+
+    plain = lines("--max-tokens", "8")
+    ranked = [line.split("\t") for line in lines("--max-tokens", "8", "--nbest", "3")]
+    assert [text for _, text in ranked[::3]] == plain
+    for start in range(0, len(ranked), 3):
+        scores = [float(score) for score, _ in ranked[start : start + 3]]
+        assert scores == sorted(scores, reverse=True)
+    assert lines("--max-tokens", "8", "--to", "zh") != plain
+    assert lines("--max-tokens", "8", "--beam", "1") != plain
+    assert lines("--max-tokens", "3") != plain
+    assert lines("--max-tokens", "8", "--min-tokens", "7") != plain
+    assert lines("--max-tokens", "8", "--length-penalty", "5") != plain
+
+
+def test_json_holds_everything(cutaway, translator: Path):
+    result = cutaway("translate", "-m", translator, "--json", "--nbest", "2", given="好久不见。\n\n")
+    full, blank = (json.loads(line) for line in result.out.splitlines())
+    assert full["source_pieces"][0] == ">>eng<<"
+    assert full["to"] == "en"
+    assert len(full["translations"]) == 2
+    for found in full["translations"]:
+        length = len(found["ids"])
+        assert length == len(found["pieces"]) == len(found["log_probs"]) == len(found["alternatives"])
+        assert [len(row) for row in found["alignment"]] == [len(full["source_ids"])] * length
+        assert all(sum(row) == pytest.approx(1, abs=1e-4) for row in found["alignment"])
+    assert blank["translations"][0]["text"] == ""
+
+
+def test_shows_what_is_asked_for(cutaway, translator: Path):
+    plain = cutaway("translate", "好久不见。", "-m", translator).out
+    everything = cutaway(
+        "translate",
+        "好久不见。",
+        "-m",
+        translator,
+        "--show",
+        "alignment",
+        "--show",
+        "tokens",
+        "--show",
+        "scores",
+    ).out
+    assert everything.startswith(plain)
+    parts = (
+        "target down, source across",
+        "source piece",
+        "translation piece",
+        "probability",
+        "log-probability",
+    )
+    assert all(part in everything and part not in plain for part in parts)
+    [ids] = Translator(load(translator)).translate(["好久不见。"])
+    assert all(str(id) in everything for id in ids.source_ids)
+
+
+def test_traditional_characters_are_converted_with_a_note(cutaway, translator: Path):
+    converted = cutaway("translate", "我愛機器學習。", "-m", translator)
+    assert "traditional" in converted.err
+    assert converted.out == cutaway("translate", "我爱机器学习。", "-m", translator).out
+
+
+def test_ascii_where_the_terminal_is_dumb(process, translator: Path):
+    command = ("translate", "好久不见。", "-m", translator, "--show", "alignment")
+    result = process(*command, TERM="dumb", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.isascii()
+    assert b"weight at least  . 0.10  : 0.25" in result.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(process, translator: Path):
+    result = process("translate", "-m", translator, given="好久不见。\n".encode() * 100, pipe="| head -n 1")
+    assert result.stdout.count(b"\n") == 1
+    assert result.stderr == b""
+
+
+def test_an_interrupt_ends_quietly_with_130(translator: Path):
+    command = [sys.executable, "-m", "cutaway", "translate", "-m", str(translator)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(b"x" * 300_000)  # more than a pipe holds: when this is done, it is reading
+        while running.poll() is None:  # a signal that comes right before a blocking read waits for the next one
+            running.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(timeout=5)
+        assert running.returncode == 130
+        assert running.stderr is not None
+        assert running.stderr.read() == b""

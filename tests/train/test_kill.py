@@ -1,0 +1,101 @@
+"""Runs that are killed without warning, many times. Minutes; see `make slow`."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.train.test_signals import losses, start
+from tests.train.toy import write_data, write_recipe
+
+from cutaway.train.recipe import read_recipe
+from cutaway.train.run import train
+from cutaway.train.state import RunFolder, sha256
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_again_and_again(tmp_path: Path) -> None:
+    """R01: after kill -9 at any moment, mostly during saves, a run resumes from its newest whole checkpoint, and
+    in the end equals a straight one."""
+    write_data(tmp_path)
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    settings = ("steps=400", "save_every=1", "validate_every=400", "data.validation.translations=0")
+    run.mkdir()
+    draws, kills, seen = random.Random(0), 0, 0
+    while True:
+        process = start(recipe, *settings)
+        try:
+            process.wait(timeout=7 + 5 * draws.random())
+        except subprocess.TimeoutExpired:
+            process.kill()
+            kills += 1
+        said = process.communicate()[1]
+        assert "Traceback" not in said and "passed over" not in said, said
+        newest = RunFolder(run).newest(pytest.fail)
+        step = 0 if newest is None else int(newest.name.removeprefix("step-"))
+        assert step >= seen
+        seen = step
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, said
+    assert kills > 0 and seen == 400
+    train(read_recipe(recipe, (*settings, f"run.folder={tmp_path}/straight")))
+    assert losses(run) == losses(tmp_path / "straight")
+    for name in ("model.safetensors", "training.safetensors"):
+        assert sha256(run / "step-00000400" / name) == sha256(tmp_path / "straight" / "step-00000400" / name)
+    assert not list(run.glob("*.tmp-*"))
+
+
+# Forks 200 savers, kills each after a random time, and looks at what is left each time.
+SAVERS = """
+import os, random, signal, sys, time, torch
+from pathlib import Path
+from cutaway.train.state import RunFolder
+path, draws, seen = Path(sys.argv[1]), random.Random(1), 0
+for kill in range(200):
+    child = os.fork()
+    if child == 0:
+        with RunFolder(path) as folder:
+            step = max(folder.steps(), default=0)
+            while True:
+                step += 1
+                tensors = {"w": torch.full((20_000,), float(step))}
+                folder.save(step, lambda at: (at / "config.json").write_text(str(step)), tensors, {"step": step})
+                folder.retain(2, None)
+    time.sleep(draws.random() * 0.2)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    newest = RunFolder(path).newest(sys.exit)  # a damaged one with a manifest would be a failure
+    if newest is not None:
+        step = int((newest / "config.json").read_text())
+        assert newest == RunFolder(path).at(step) and step >= seen, (newest, step, seen)
+        seen = step
+with RunFolder(path) as folder:
+    assert not list(path.glob("*.tmp-*"))
+print(seen)
+"""
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_during_saves(tmp_path: Path) -> None:
+    """R01: a process that saves without pause is killed after a random time; the newest step is always whole."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", SAVERS, str(tmp_path / "run")]
+    (tmp_path / "run").mkdir()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # torch's compiler uses what torch deprecates
+def test_a_compiled_run_learns_as_an_eager_one(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    recipe = write_recipe(tmp_path)
+    settings = ("steps=3", "data.validation.translations=0", "model.dropout=0.0")
+    train(read_recipe(recipe, settings))
+    train(read_recipe(recipe, (*settings, "compile=true", f"run.folder={tmp_path}/compiled")))
+    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "compiled"), rel=1e-4)

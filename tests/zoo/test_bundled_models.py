@@ -1,0 +1,79 @@
+"""What is bundled opens in transformers too, says the same there, and does what its card says it does."""
+
+import pytest
+import torch
+import transformers
+
+from cutaway.checkpoint import folder
+from cutaway.decode.complete import continue_text
+from cutaway.decode.fill import fill
+from cutaway.decode.length_penalty import LengthPenalty
+from cutaway.decode.translate import Translator
+from cutaway.zoo import MASKED, POET, TRANSLATOR, find
+
+SENTENCES = [
+    ("好久不见", "en"), ("今天天气很好。", "en"), ("你想喝点什么？", "en"), ("他昨天买了一本新书。", "en"), ("我不知道他在哪里。", "en"),
+    ("I love you.", "zh"), ("Where is the station?", "zh"), ("She has been waiting for an hour.", "zh"), ("Hi.", "zh"),
+    ("He said that he would come back tomorrow, but he didn't.", "zh"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator(folder.load(find(TRANSLATOR)))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_transformers_translates_the_same(translator: Translator, beam: int) -> None:
+    path = find(TRANSLATOR)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(path, dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    for text, to in SENTENCES:
+        mark = tokenizer.convert_tokens_to_ids(">>eng<<" if to == "en" else ">>zho<<")
+        ids = [mark, *tokenizer(text, add_special_tokens=False).input_ids, tokenizer.eos_token_id]
+        theirs = model.generate(
+            torch.tensor([ids]), num_beams=beam, do_sample=False, max_new_tokens=60, length_penalty=1.0,
+            early_stopping="never", bad_words_ids=[[tokenizer.pad_token_id]],
+        )  # fmt: skip
+        ours = translator.translate(
+            [text],
+            to="en" if to == "en" else "zh",
+            beam=beam,
+            length_penalty=LengthPenalty(alpha=1.0, kind="power"),
+            max_new_tokens=60,
+        )
+        assert ours[0].text == tokenizer.decode(theirs[0], skip_special_tokens=True), text
+
+
+def test_everyday_sentences_come_out_right(translator: Translator) -> None:
+    texts = ["好久不见", "我爱你。", "I love you.", "谢谢你。"]
+    assert [result.text for result in translator.translate(texts)] == EXPECTED
+
+
+EXPECTED = ["Long time no see.", "I love you.", "我爱你。", "Thank you."]
+
+
+def test_the_poet_goes_on_in_metre_and_is_the_same_model_there() -> None:
+    path = find(POET)
+    loaded = folder.load(path)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    ids = torch.tensor([loaded.require_tokenizer().encode("白日依山尽，黄河入海流。").ids])
+    with torch.no_grad():
+        ours = loaded.model(ids)
+        torch.testing.assert_close(ours, theirs(ids).logits, rtol=0, atol=1e-4)
+    poem = continue_text(loaded, ["白日依山尽，黄河入海流。"], max_new_tokens=13)[0].text
+    lines = [line for line in poem.replace("。", "，").strip().split("，") if line]
+    assert [len(line) for line in lines[:2]] == [5, 5], poem
+
+
+def test_the_masked_model_fills_and_is_the_same_model_there() -> None:
+    path = find(MASKED)
+    loaded = folder.load(path)
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    ids = tokenizer("The old man sat down by the [MASK].", return_tensors="pt").input_ids
+    with torch.no_grad():
+        torch.testing.assert_close(loaded.model(ids), theirs(ids).logits, rtol=0, atol=1e-4)
+        best = theirs(ids).logits[0, ids[0].tolist().index(tokenizer.mask_token_id)].topk(5).indices
+    candidates = fill(loaded, "The old man sat down by the [MASK].", top=5).gaps[0].candidates
+    assert [candidate.id for candidate in candidates] == best.tolist()
