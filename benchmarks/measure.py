@@ -43,8 +43,8 @@ class Effort:
 
 
 QUICK = {
-    "rounds": 1, "vocab_size": 120, "d_model": 32, "n_layers": 1, "n_heads": 2, "d_ff": 48, "rows": 4, "bundled": False, "sentences": 4,
-    "new_tokens": 3, "lengths": (8,), "matrix": 64, "calls": 1000,
+    "rounds": 1, "vocab_size": 120, "d_model": 32, "n_layers": 1, "n_heads": 2, "d_ff": 48, "rows": 4,
+    "bundled": False, "sentences": 4, "new_tokens": 3, "lengths": (8,), "matrix": 64, "calls": 1000,
 }  # fmt: skip
 
 

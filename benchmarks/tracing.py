@@ -35,7 +35,7 @@ def measure(effort: Effort) -> list[Row]:
         return trace
 
     n_taps = sum(map(len, traced().calls.values()))
-    with_tap, without = take_turns((tapping, idling), effort)
+    with_tap, without = take_turns((tapping, idling), effort, rounds=effort.rounds + 6)
     tap_seconds = (with_tap - without) / effort.calls
     forward, trace = take_turns((plain, traced), effort, repeat=5, rounds=3 * effort.rounds)
     return [

@@ -115,6 +115,11 @@ def test_wrong_tensors_are_named(tmp_path: Path) -> None:
         ({"hidden_size": "24"}, "d_model is '24', expected a whole number"),
         ({"hidden_size": -24}, "d_model is -24"),
         ({"num_attention_heads": 5}, "multiple of n_heads"),
+        (
+            {"rope_parameters": {"rope_type": "llama3"}},
+            "rope_parameters: rope_type 'llama3' is not supported",
+        ),
+        ({"rope_parameters": 3}, "rope_parameters is 3"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu' is supported for llama"),
     ],
 )

@@ -66,6 +66,14 @@ def test_nucleus_equals_rational_arithmetic(weights: list[int], fortieths: int):
     assert kept(keep_top_p(logits_of(weights), float(p))) == nucleus(weights, p)
 
 
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=9), st.integers(0, 7))
+def test_nucleus_ends_where_the_mass_equals_p(weights: list[int], place: int):
+    ranked = sorted(weights, reverse=True)
+    p = Fraction(sum(ranked[: place % len(ranked) + 1]), sum(ranked))
+    assert kept(keep_top_p(logits_of(weights), float(p))) == nucleus(weights, p)
+
+
 def test_top_k_keeps_exactly_k_and_is_capped():
     logits = torch.tensor([[1.0, 3.0, 3.0, 3.0, -2.0], [5.0, 4.0, 3.0, 2.0, 1.0]])
     assert (keep_top_k(logits, 2) > -math.inf).sum(dim=1).tolist() == [2, 2]

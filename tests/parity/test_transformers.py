@@ -7,6 +7,8 @@ import pytest
 import torch
 import transformers
 from torch import Tensor
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
 from cutaway.checkpoint import folder
 from cutaway.models.decoder_only import DecoderOnly
@@ -55,7 +57,8 @@ CASES = [
         transformers.LlamaForCausalLM,
         transformers.LlamaConfig(
             vocab_size=V, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-            max_position_embeddings=64, tie_word_embeddings=True, rope_theta=500.0, attention_bias=True,
+            max_position_embeddings=64, tie_word_embeddings=True, attention_bias=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 500.0},
         ),
     ),
     Case(
@@ -91,10 +94,11 @@ def pair(
                 tensor.normal_(0, 0.15)
     theirs.tie_weights()
     for module in theirs.modules():  # the fixed sinusoid tables are state there; they must stay what they are
-        if hasattr(module, "create_weight"):
+        if isinstance(module, MarianSinusoidalPositionalEmbedding):
             module.weight.data.copy_(module.create_weight())
-        if hasattr(module, "make_weights"):
-            module.make_weights(*module.weights.shape, module.padding_idx)
+        if isinstance(module, M2M100SinusoidalPositionalEmbedding):
+            rows, width = module.weights.shape
+            module.make_weights(rows, width, module.padding_idx)
     theirs.save_pretrained(tmp_path / "theirs")
     return theirs, folder.load(tmp_path / "theirs")
 
@@ -204,13 +208,20 @@ def test_written_and_opened_there(
 ) -> None:
     theirs, ours = pair
     folder.save(tmp_path / "ours", ours.model)
-    again, info = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    opened = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert isinstance(opened, tuple)
+    again, info = opened
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
     expected = theirs.state_dict()
     for name, tensor in again.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
-    tied = theirs.get_output_embeddings().weight is theirs.get_input_embeddings().weight
-    assert (again.get_output_embeddings().weight is again.get_input_embeddings().weight) == tied
+    tied = [
+        getattr(m.get_output_embeddings(), "weight") is m.get_input_embeddings().weight
+        for m in (theirs, again)
+    ]
+    assert tied[0] == tied[1]
+    for key in ("rope_parameters", "scale_embedding", "tie_word_embeddings"):
+        assert getattr(again.config, key, None) == getattr(theirs.config, key, None)
     reread = folder.load(tmp_path / "ours")
     assert reread.config == ours.config
     assert reread.config.decoder_start_id == theirs.config.to_dict().get("decoder_start_token_id")
@@ -225,6 +236,7 @@ def test_greedy_and_beam_ids(pair: tuple[transformers.PreTrainedModel, folder.Lo
 
     ids, mask = random_ids(2, 11, 10), right_padding()
     start = theirs.config.decoder_start_token_id
+    assert isinstance(theirs, transformers.GenerationMixin)
     expected = theirs.generate(
         input_ids=ids.masked_fill(~mask, 0), attention_mask=mask.long(), max_new_tokens=12, num_beams=1,
         do_sample=False, forced_eos_token_id=None,

@@ -15,9 +15,10 @@ from cutaway.text.pairs import PairBatches, Pairs
 from cutaway.text.ragged import Ragged
 from cutaway.train.average import Average, AverageName
 from cutaway.train.evaluate import Scores
-from cutaway.train.loop import Batches, Limits, Trainer
+from cutaway.train.loop import Batches, Trainer
 from cutaway.train.objective import Objective, masked, next_token
 from cutaway.train.optimizer import Optimizer, OptimizerName
+from cutaway.train.position import Limits
 from cutaway.train.progress import Progress
 from cutaway.train.schedule import Schedule
 from cutaway.train.state import RunFolder

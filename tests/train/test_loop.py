@@ -13,9 +13,10 @@ from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batch import IGNORED, Batch
 from cutaway.train.evaluate import Scores
-from cutaway.train.loop import Limits, Trainer, TrainingStopped
+from cutaway.train.loop import Trainer, TrainingStopped
 from cutaway.train.objective import Objective, next_token
 from cutaway.train.optimizer import OptimizerName
+from cutaway.train.position import Limits
 from cutaway.train.state import RunFolder
 
 

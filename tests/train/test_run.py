@@ -7,7 +7,7 @@ from tests.train.toy import TEXTS, write_data, write_recipe
 
 from cutaway.checkpoint import folder as checkpoint
 from cutaway.errors import CutawayError
-from cutaway.train.loop import Position
+from cutaway.train.position import Position
 from cutaway.train.recipe import read_recipe
 from cutaway.train.run import train
 from cutaway.train.state import damage, sha256

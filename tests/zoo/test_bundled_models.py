@@ -12,7 +12,8 @@ from cutaway.decode.translate import Translator
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 SENTENCES = [
-    ("好久不见", "en"), ("今天天气很好。", "en"), ("你想喝点什么？", "en"), ("他昨天买了一本新书。", "en"), ("我不知道他在哪里。", "en"),
+    ("好久不见", "en"), ("今天天气很好。", "en"), ("你想喝点什么？", "en"), ("他昨天买了一本新书。", "en"),
+    ("我不知道他在哪里。", "en"),
     ("I love you.", "zh"), ("Where is the station?", "zh"), ("She has been waiting for an hour.", "zh"), ("Hi.", "zh"),
     ("He said that he would come back tomorrow, but he didn't.", "zh"),
 ]  # fmt: skip

@@ -98,7 +98,9 @@ def save(
     _write_json(folder / "config.json", values)
     stored = {name: tensor.to("cpu", kept).contiguous().clone() for name, tensor in tensors.items()}
     save_file(stored, folder / WEIGHTS, metadata={"format": "pt"})
-    (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)  # safetensors writes for the owner alone
+    (folder / WEIGHTS).chmod(
+        (folder / "config.json").stat().st_mode
+    )  # safetensors writes for the owner alone
     ids = {"pad": config.pad_id, "bos": config.bos_id, "eos": config.eos_id}
     defaults: dict[str, object] = {f"{role}_token_id": i for role, i in ids.items() if i is not None}
     if config.decoder_start_id is not None:

@@ -1,10 +1,18 @@
 """GPT-2 (Radford et al. 2019): pre-norm, learned positions, one fused query-key-value projection."""
 
+from collections.abc import Mapping
+
 from cutaway.checkpoint.table import TRANSPOSE, Architecture, Key, Row, third
 
 L, M = "decoder.layers.{}.", "transformer.h.{}."
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
 THEIR_ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
+
+
+def _inner_width(value: object, theirs: Mapping[str, object]) -> object:
+    width = theirs["n_embd"]
+    return value or (4 * width if isinstance(width, int) else width)
+
 
 GPT2 = Architecture(
     model_type="gpt2",
@@ -14,7 +22,7 @@ GPT2 = Architecture(
         Key("n_embd", "d_model"),
         Key("n_layer", "n_layers"),
         Key("n_head", "n_heads"),
-        Key("n_inner", "d_ff", None, read=lambda value, theirs: value or 4 * _whole(theirs["n_embd"])),
+        Key("n_inner", "d_ff", None, read=_inner_width),
         Key("n_positions", "max_len", 1024),
         Key("layer_norm_epsilon", "norm_eps", 1e-5),
         Key(
@@ -62,8 +70,3 @@ GPT2 = Architecture(
     written={"attn_pdrop": 0.0},
     ignored=(r"transformer\.h\.\d+\.attn\.(masked_)?bias",),
 )
-
-
-def _whole(value: object) -> int:
-    assert isinstance(value, int)
-    return value

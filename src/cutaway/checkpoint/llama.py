@@ -5,15 +5,14 @@ from collections.abc import Mapping
 from cutaway.checkpoint.table import Architecture, Key, Row
 
 
-def _rope_base(value: object, theirs: Mapping[str, object]) -> float:
-    parameters = theirs.get("rope_parameters")
-    found = (
-        parameters.get("rope_theta", value)
-        if isinstance(parameters, Mapping)
-        else theirs.get("rope_theta", value)
-    )
-    assert isinstance(found, int | float)
-    return float(found)
+def _rope_base(value: object, theirs: Mapping[str, object]) -> object:
+    rope = value or theirs.get("rope_scaling") or {}
+    if not isinstance(rope, Mapping):
+        raise TypeError(rope)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"rope_type {kind!r} is not supported, only 'default'")
+    return rope.get("rope_theta", theirs.get("rope_theta", 10_000.0))
 
 
 L, M = "decoder.layers.{}.", "model.layers.{}."
@@ -37,7 +36,14 @@ LLAMA = Architecture(
         Key("intermediate_size", "d_ff"),
         Key("max_position_embeddings", "max_len", 2048),
         Key("rms_norm_eps", "norm_eps", 1e-6),
-        Key("rope_theta", "rope_base", 10_000.0, read=_rope_base),
+        Key(
+            "rope_parameters",
+            "rope_base",
+            None,
+            read=_rope_base,
+            write=lambda base, _: {"rope_type": "default", "rope_theta": base},
+        ),
+        Key("rope_theta", "rope_base", write_only=True),  # what older readers look for
         Key("tie_word_embeddings", "tied", False),
         Key("attention_bias", "attn_bias", False),
         Key("mlp_bias", "mlp_bias", False),

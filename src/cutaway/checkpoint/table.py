@@ -99,6 +99,8 @@ class Architecture:
                 raise CutawayError(
                     f"{where}: {key.theirs} is {found!r}, which cannot be understood"
                 ) from error
+            except ValueError as error:
+                raise CutawayError(f"{where}: {key.theirs}: {error}") from error
             if key.ours in source and ours[key.ours] != value:
                 raise CutawayError(
                     f"{where}: {source[key.ours]} and {key.theirs} differ; one {key.ours} for both is supported"

@@ -54,7 +54,7 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
             id = encoding.ids[index]
             rows.append(
                 (
-                    visible(covered) if place == 0 else "└" if index == group[-1] else "│",
+                    visible(covered) if place == 0 else "└" if place == len(group) - 1 else "│",
                     encoding.pieces[index],
                     str(id),
                     f"1 at {id}",

@@ -25,7 +25,7 @@ def train(
     from cutaway.train.run import train as run_recipe
     from cutaway.train.signals import Interrupts
 
-    with Interrupts() as interrupts:
-        run_recipe(plan, interrupts)
+    interrupts = Interrupts()
+    run_recipe(plan, interrupts)
     if interrupts.received is not None:
         raise typer.Exit(interrupts.exit_code)

@@ -38,8 +38,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(d_model, n_kv_heads * d_head, bias=use_bias)
         self.v_proj = nn.Linear(d_model, n_kv_heads * d_head, bias=use_bias)
         self.o_proj = nn.Linear(n_heads * d_head, d_model, bias=use_bias)
-        self.q_norm = nn.Identity() if qk_norm_eps is None else nn.RMSNorm(d_head, eps=qk_norm_eps)
-        self.k_norm = nn.Identity() if qk_norm_eps is None else nn.RMSNorm(d_head, eps=qk_norm_eps)
+        self.q_norm = None if qk_norm_eps is None else nn.RMSNorm(d_head, eps=qk_norm_eps)
+        self.k_norm = None if qk_norm_eps is None else nn.RMSNorm(d_head, eps=qk_norm_eps)
 
     def forward(
         self,
@@ -53,7 +53,9 @@ class Attention(nn.Module):
 
         `cache` holds the keys and values of earlier calls; a fixed one (of a memory) is only read.
         """
-        q = tap(self, "q", self.q_norm(self._heads(self.q_proj(x))))  # (B, H, T, E)
+        x = _for_products(x)
+        q = self._heads(self.q_proj(x))
+        q = tap(self, "q", q if self.q_norm is None else self.q_norm(q))  # (B, H, T, E)
         if cache is not None and cache.fixed:
             k, v = tap(self, "k", cache.keys), tap(self, "v", cache.values)  # (B, K, S, E)
         else:
@@ -68,7 +70,9 @@ class Attention(nn.Module):
 
     def keys_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """source (B, S, D) -> keys and values, each (B, K, S, E)."""
-        k = tap(self, "k", self.k_norm(self._heads(self.k_proj(source))))
+        source = _for_products(source)
+        k = self._heads(self.k_proj(source))
+        k = tap(self, "k", k if self.k_norm is None else self.k_norm(k))
         v = tap(self, "v", self._heads(self.v_proj(source)))
         return k, v
 
@@ -96,7 +100,14 @@ def softmax_over_keys(masked: Tensor) -> Tensor:
     return masked.masked_fill(blind, 0.0).softmax(dim=-1).masked_fill(blind, 0.0)
 
 
+def _for_products(x: Tensor) -> Tensor:
+    """Under autocast, cast what several products share once and not once each."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+
+
 def _explicit_is_faster(q: Tensor, k: Tensor) -> bool:
-    """Whether the explicit product trains faster than the fused kernel: on a CPU, up to about 64 keys, where
-    the fused kernel's backward pass is slow (benchmarks/attention.py measures it)."""
-    return torch.is_grad_enabled() and q.device.type == "cpu" and k.shape[-2] <= 64
+    """Whether the explicit product trains faster than the fused kernel: in bf16 on a CPU, up to about 128 keys,
+    where the fused kernel's backward pass is slow (benchmarks/attention.py measures it)."""
+    on_cpu = torch.is_grad_enabled() and q.device.type == "cpu"
+    return on_cpu and q.dtype == torch.bfloat16 and k.shape[-2] <= 128

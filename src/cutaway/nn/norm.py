@@ -18,17 +18,20 @@ class PreNorm(nn.Module):
     def __init__(self, kind: str, width: int, eps: float, dropout: float):
         super().__init__()
         self.norm = make_norm(kind, width, eps)
-        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.dropout = nn.Dropout(dropout) if dropout else None
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return x + self.dropout(sublayer(self.norm(x)))
+        return x + self.dropped(sublayer(self.norm(x)))
+
+    def dropped(self, out: Tensor) -> Tensor:
+        return out if self.dropout is None else self.dropout(out)
 
 
 class PostNorm(PreNorm):
     """norm(x + sublayer(x)): the original Transformer's Add & Norm (Vaswani et al. 2017, §3.1)."""
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm(x + self.dropout(sublayer(x)))
+        return self.norm(x + self.dropped(sublayer(x)))
 
 
 RESIDUALS: dict[str, type[PreNorm]] = {"pre": PreNorm, "post": PostNorm}

@@ -1,7 +1,8 @@
 """Where a run computes, and in which precision its products are fast."""
 
+import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 import torch
@@ -53,3 +54,13 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def give_back_memory() -> None:
+    """Return freed memory to the system, where the C library can.
+
+    glibc keeps what was freed in pieces: reading and tokenising a corpus leaves gigabytes, and batches of ever new
+    shapes some ten megabytes each (1.95 GB became 1.06 GB after 360 steps with 120 shapes).
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

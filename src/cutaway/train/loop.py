@@ -1,12 +1,10 @@
 """The training loop: windows of batches in, better parameters out, and never a step that cannot be repeated."""
 
-import hashlib
 import math
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -18,10 +16,13 @@ from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batch import Batch
 from cutaway.train.average import Average
+from cutaway.train.device import give_back_memory
 from cutaway.train.evaluate import Scores, to_device
 from cutaway.train.objective import Objective
 from cutaway.train.optimizer import Optimizer
+from cutaway.train.position import Limits, Position
 from cutaway.train.progress import Progress
+from cutaway.train.randomness import RandomState, draw_seed, random_state, restore_random_state
 from cutaway.train.recipe import refuse_changes
 from cutaway.train.schedule import Schedule
 from cutaway.train.state import RunFolder, read_state
@@ -38,56 +39,6 @@ class Batches(Protocol):
 
 class TrainingStopped(CutawayError):
     """Training could not go on; the message names step, sample ids and the last good checkpoint."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """When to stop, save and validate. Exactly one of steps, tokens and minutes is given."""
-
-    steps: int | None = None
-    tokens: int | None = None  # counted labels
-    minutes: float | None = None  # of training, summed over resumes; the schedule then follows the clock
-    save_every: int = 1000
-    save_every_seconds: float | None = None
-    validate_every: int | None = None
-    patience: int | None = None  # validations without a better loss before stopping
-    keep: int = 2
-    max_bad_steps: int = 10
-
-    def total(self, step: int, tokens: int, seconds: float) -> float:
-        """Updates in the whole run, estimated where it is limited by tokens or minutes."""
-        if self.steps is not None:
-            return self.steps
-        if step == 0:
-            return math.inf
-        if self.tokens is not None:
-            return step * self.tokens / max(tokens, 1)
-        assert self.minutes is not None
-        return step * self.minutes * 60 / max(seconds, 1e-9)
-
-    def reached(self, step: int, tokens: int, seconds: float) -> bool:
-        if self.steps is not None:
-            return step >= self.steps
-        if self.tokens is not None:
-            return tokens >= self.tokens
-        assert self.minutes is not None
-        return seconds >= self.minutes * 60
-
-
-@dataclass
-class Position:
-    """Where a run stands; saved with every checkpoint."""
-
-    step: int = 0  # windows taken, whether they were applied or skipped
-    tokens: int = 0
-    seconds: float = 0.0
-    skipped: int = 0
-    bad_in_a_row: int = 0
-    validated: int = 0  # the step of the last finished validation
-    best_step: int | None = None
-    best_loss: float | None = None
-    stale: int = 0  # validations since the best one
-    history: list[dict[str, object]] = field(default_factory=list)
 
 
 class Trainer:
@@ -289,6 +240,7 @@ class Trainer:
 
         path = self.folder.save(at.step, write, tensors, values)
         self._saved_step = at.step
+        give_back_memory()
         for failure in self.folder.retain(self.limits.keep, at.best_step):
             self.progress.say(failure)
         return path
@@ -324,37 +276,6 @@ class Trainer:
                 f"the checkpoint was made with {values.get('threads')} threads, this run has"
                 f" {torch.get_num_threads()}: sums may differ in their last bit"
             )
-
-
-@dataclass(frozen=True)
-class RandomState:
-    """Every generator that training draws from."""
-
-    tensors: dict[str, Tensor]
-    python: object
-
-
-def random_state(device: torch.device) -> RandomState:
-    tensors = {"torch": torch.get_rng_state()}
-    if device.type == "cuda":
-        tensors["cuda"] = torch.cuda.get_rng_state(device)
-    version, numbers, gauss = random.getstate()
-    return RandomState(tensors, [version, list(numbers), gauss])
-
-
-def restore_random_state(state: RandomState, device: torch.device) -> None:
-    torch.set_rng_state(state.tensors["torch"])
-    if device.type == "cuda" and "cuda" in state.tensors:
-        torch.cuda.set_rng_state(state.tensors["cuda"], device)
-    assert isinstance(state.python, list)
-    version, numbers, gauss = state.python
-    random.setstate((version, tuple(numbers), gauss))
-
-
-def draw_seed(seed: int, step: int, part: int) -> int:
-    """A seed for the random choices of one batch, the same whenever that batch comes round."""
-    digest = hashlib.blake2b(f"{seed}/{step}/{part}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
 
 
 def _some(index: list[int]) -> str:

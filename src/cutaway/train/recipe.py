@@ -229,22 +229,21 @@ def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[str
     """Fields that differ between two recipes (as plain values) and may not: `table.field: old -> new`. A field
     that the older one does not know had its default."""
     found = []
+    before, now = _completed(before), _completed(now)
     for table in sorted({*before, *now}):
         old, new = before.get(table), now.get(table)
-        old = {**_DEFAULTS.get(table, {}), **(old if isinstance(old, dict) else {})}
-        new = {**_DEFAULTS.get(table, {}), **(new if isinstance(new, dict) else {})}
+        old, new = old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}
         for key in sorted({*old, *new}):
             if key not in FREE.get(table, set()) and old.get(key) != new.get(key):
                 found.append(f"{table}.{key}: {old.get(key)!r} -> {new.get(key)!r}")
     return found
 
 
-_DEFAULTS = {
-    "run": to_dict(RunPart(name="")),
-    "tokenizer": to_dict(TokenizerPart()),
-    "data": to_dict(DataPart(sources=(Source(path=""),))),
-    "train": to_dict(TrainPart(objective="seq2seq", steps=1)),
-}
+def _completed(recipe: Mapping[str, object]) -> Mapping[str, object]:
+    try:
+        return to_dict(parse(Recipe, recipe, "the run's recipe"))
+    except CutawayError:  # a version with other fields wrote it: what differs is named as it stands
+        return recipe
 
 
 def refuse_changes(before: Mapping[str, object], now: Mapping[str, object], folder: Path) -> None:

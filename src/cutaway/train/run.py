@@ -1,6 +1,7 @@
 """From a recipe to a finished model: what `cutaway train` does."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -14,11 +15,12 @@ from cutaway.train.average import Average
 from cutaway.train.data import Prepared, decoder_start
 from cutaway.train.data_pairs import prepare_pairs
 from cutaway.train.data_texts import prepare_texts
-from cutaway.train.device import pick_device, pick_precision
+from cutaway.train.device import give_back_memory, pick_device, pick_precision
 from cutaway.train.evaluate import Validator
-from cutaway.train.loop import Limits, Position, Trainer
+from cutaway.train.loop import Trainer
 from cutaway.train.objective import Objective, masked, next_token
 from cutaway.train.optimizer import Optimizer
+from cutaway.train.position import Limits, Position
 from cutaway.train.progress import Progress
 from cutaway.train.recipe import Recipe, fingerprint
 from cutaway.train.signals import Interrupts
@@ -30,11 +32,10 @@ Say = Callable[[str], None]
 def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
     """Train what `recipe` says and export it to `<run folder>/model`, a plain Hugging Face folder.
 
-    A run folder that holds a checkpoint of the same recipe is resumed from the newest whole one. With a signal
-    received by `interrupted` the state is saved and nothing is exported. Raises CutawayError for a user's
-    mistakes and for a run whose losses are no numbers.
+    A run folder that holds a checkpoint of the same recipe is resumed from the newest whole one. `interrupted`
+    is entered while steps are taken: with a signal received the state is saved and nothing is exported. Raises
+    CutawayError for a user's mistakes and for a run whose losses are no numbers.
     """
-    interrupted = interrupted or Interrupts()
     if recipe.run.threads is not None:
         torch.set_num_threads(recipe.run.threads)
     device = pick_device(recipe.run.device)
@@ -46,20 +47,29 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
             prepared = prepare_pairs(recipe, folder.path, progress.say)
         else:
             prepared = prepare_texts(recipe, folder.path, _context(recipe), progress.say)
+        give_back_memory()
         torch.manual_seed(recipe.run.seed)
         config = model_config(recipe, prepared.tokenizer)
         model = build(config).to(device)
         if recipe.train.init is not None and newest is None:
             warm_start(model, Path(recipe.train.init), progress.say)
-        trainer = _trainer(recipe, model, prepared, folder, progress, device, interrupted)
+        trainer = _trainer(recipe, model, prepared, folder, progress, device)
         if newest is not None:
             trainer.resume(newest)
             progress.say(f"resumed from {newest} (step {trainer.position.step})")
         count = sum(p.numel() for p in model.parameters())
         progress.say(f"{count:,} parameters, {trainer.precision} products on {device}")
-        position = trainer.run()
-        if interrupted():
-            progress.say(f"stopped by a signal; step {position.step} is saved, the same command goes on")
+        with interrupted or nullcontext():
+            if interrupted is not None:
+                trainer.interrupted = interrupted
+            position = trainer.run()
+        if trainer.interrupted():
+            kept = (
+                f"step {position.step} is saved, the same command goes on"
+                if position.step
+                else "before step 1"
+            )
+            progress.say(f"stopped by a signal; {kept}")
         elif position.step > 0:
             source = folder.export(position.best_step or position.step)
             progress.say(f"{source}: the model of step {position.best_step or position.step}")
@@ -133,7 +143,6 @@ def _trainer(
     folder: RunFolder,
     progress: Progress,
     device: torch.device,
-    interrupted: Interrupts,
 ) -> Trainer:
     part, tokenizer, config = recipe.train, prepared.tokenizer, model.config
 
@@ -198,5 +207,4 @@ def _trainer(
         precision=pick_precision(part.precision, device),
         seed=recipe.run.seed,
         fingerprint=fingerprint(recipe),
-        interrupted=interrupted,
     )
