@@ -237,6 +237,13 @@ def test_too_long_an_input_is_refused_before_anything_is_computed() -> None:
     assert isinstance(model, DecoderOnly)
     with pytest.raises(CutawayError, match=r"9 tokens.*limit is 8"):
         model(ids(1, 9))
+    prompts, mask = ids(2, 8), torch.ones(2, 8, dtype=torch.bool)
+    mask[:, :3] = False  # padding takes none of the room
+    cache = model.begin(2)
+    model.step(prompts, cache, mask)
+    model.step(ids(2, 3), cache)
+    with pytest.raises(CutawayError, match=r"9 tokens.*limit is 8"):
+        model.step(ids(2, 1), cache)
     cache = model.begin(1)
     model.step(ids(1, 8), cache)
     with pytest.raises(CutawayError, match=r"9 tokens.*limit is 8"):

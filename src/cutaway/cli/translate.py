@@ -79,6 +79,7 @@ def translate(
             alternatives=3 if as_json or Show.SCORES in wanted else 0,
             attention="mean" if as_json or Show.ALIGNMENT in wanted else None,
             truncate=truncate,
+            numbered_from=start + 1,
         )
         for number, translation in enumerate(found, start=start + 1):
             for remark in translation.notes:

@@ -128,6 +128,7 @@ class Translator:
         attention: Attention = None,
         truncate: bool = False,
         batch_size: int = 32,
+        numbered_from: int = 1,
     ) -> list[Translation]:
         """One translation a text, in order; a blank text gives an empty one.
 
@@ -135,7 +136,8 @@ class Translator:
         temperature. `max_new_tokens` is twice the source's tokens and 20 unless given, and never beyond the
         model's limit. `truncate` cuts a text that is too long for the model (and notes it) instead of refusing it.
         `attention` "mean" gives each hypothesis its alignment, "full" every layer and head as well.
-        Raises CutawayError for values out of range and for texts beyond the position limit.
+        Raises CutawayError for values out of range and for texts beyond the position limit, which it names by
+        their number, counted from `numbered_from`.
         """
         search = Search(
             beam=beam,
@@ -149,9 +151,12 @@ class Translator:
             raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
         sources = [
             self.prepare(
-                text, to=to, truncate=truncate, name=f"text {i + 1}" if len(texts) > 1 else "the text"
+                text,
+                to=to,
+                truncate=truncate,
+                name=f"text {i}" if len(texts) > 1 or numbered_from > 1 else "the text",
             )
-            for i, text in enumerate(texts)
+            for i, text in enumerate(texts, start=numbered_from)
         ]
         results = [[_EMPTY]] * len(texts)
         order = sorted(

@@ -48,8 +48,8 @@ class DecoderOnly(nn.Module):
         mask (B, T) is False at the left padding of prompts of different lengths.
         """
         start = cache.length
-        check_length(self.config, start + ids.shape[1], "text")
         cache.extend(ids.shape[1], mask, ids.device)
+        check_length(self.config, cache.longest, "text")
         positions = token_positions(cache.mask, ids.shape[1], start, ids.device)
         x = self.decoder(self.embed(ids, positions), positions, cache.mask, cache=cache)
         return as_scores(self.head(last_hidden(x)))

@@ -67,6 +67,11 @@ class Cache:
         self.memory_mask = memory_mask
         self.mask: Tensor | None = None
 
+    @property
+    def longest(self) -> int:
+        """The most real positions of any row: padding takes no room."""
+        return self.length if self.mask is None else int(self.mask.sum(dim=1).max())
+
     def extend(self, n_new: int, mask: Tensor | None, device: torch.device) -> None:
         """Note `n_new` positions about to be appended, and which of them (B, n_new) are real."""
         if mask is not None and self.mask is None and not bool(mask.all()):

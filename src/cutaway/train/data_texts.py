@@ -30,7 +30,7 @@ def prepare_texts(recipe: Recipe, folder: Path, context: int, say: Say) -> Prepa
         raise CutawayError("the sources hold no text to train on")
     roles = BERT_ROLES if masked else None
     tokenizer = learned_tokenizer(recipe.tokenizer, folder, texts, say, roles=roles)
-    whole = all(source.split == "file" and source.format == "text" for source in data.sources)
+    whole = data.one_text
     batches = _batches(recipe, texts, tokenizer, context, whole, say, "training")
     if not held:
         return Prepared(tokenizer=tokenizer, batches=batches)

@@ -97,6 +97,11 @@ class DataPart:
     context: int | None = None  # causal, masked: tokens a row; None: the model's max_len
     validation: Validation = Validation()
 
+    @property
+    def one_text(self) -> bool:
+        """Whether the sources are whole files, read as one long text without start or end."""
+        return all(source.split == "file" and source.format == "text" for source in self.sources)
+
     def __post_init__(self) -> None:
         if not self.sources:
             raise ValueError("there are no sources; add a [[data.sources]] table with a path")
