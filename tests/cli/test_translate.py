@@ -116,6 +116,7 @@ def test_a_reader_that_goes_away_is_no_error(process, translator: Path):
 
 def test_an_interrupt_ends_quietly_with_130(translator: Path):
     command = [sys.executable, "-m", "cutaway", "translate", "-m", str(translator)]
+
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdin is not None
         running.stdin.write(b"x" * 300_000)  # more than a pipe holds: when this is done, it is reading
