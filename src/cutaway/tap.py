@@ -117,13 +117,14 @@ class Trace:
 
     def asks(self, module: nn.Module, name: str) -> bool:
         """Whether a pattern names this tap."""
-        return bool(self._patterns(self._full(module, name)))
+        full = self._full(module, name)
+        return full is not None and bool(self._patterns(full))
 
     def visit(self, module: nn.Module, name: str, x: Tensor) -> Tensor:
         """Apply the edits that match, record if watched, return the value to go on with."""
         full = self._full(module, name)
-        patterns = self._patterns(full)
-        if not patterns:
+        patterns = [] if full is None else self._patterns(full)
+        if full is None or not patterns:
             return x
         self._unmatched.difference_update(patterns)
         for pattern in patterns:
@@ -135,8 +136,9 @@ class Trace:
             self.calls.setdefault(full, []).append(x if reduce is None else reduce(x))
         return x
 
-    def _full(self, module: nn.Module, name: str) -> str:
-        return self._paths.get(module, "?.") + name
+    def _full(self, module: nn.Module, name: str) -> str | None:
+        path = self._paths.get(module)  # None: a module of another model, which this trace does not watch
+        return None if path is None else path + name
 
     def _patterns(self, full: str) -> list[str]:
         found = self._matches.get(full)

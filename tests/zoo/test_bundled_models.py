@@ -46,12 +46,18 @@ def test_transformers_translates_the_same(translator: Translator, beam: int) -> 
         assert ours[0].text == tokenizer.decode(theirs[0], skip_special_tokens=True), text
 
 
+EVERYDAY = {
+    "好久不见。": "It's been a long time.", "我爱你。": "I love you.", "谢谢你。": "Thank you.",
+    "我饿了。": "I'm hungry.",
+    "你叫什么名字？": "What's your name?", "你会说英语吗？": "Do you speak English?", "明天见。": "See you tomorrow.",
+    "I love you.": "我爱你。", "How are you?": "你好吗？", "Where is the station?": "车站在哪里？",
+    "He is reading a book.": "他在读一本书。",
+}  # fmt: skip
+
+
 def test_everyday_sentences_come_out_right(translator: Translator) -> None:
-    texts = ["好久不见", "我爱你。", "I love you.", "谢谢你。"]
-    assert [result.text for result in translator.translate(texts)] == EXPECTED
-
-
-EXPECTED = ["Long time no see.", "I love you.", "我爱你。", "Thank you."]
+    found = translator.translate(list(EVERYDAY))
+    assert dict(zip(EVERYDAY, [result.text for result in found], strict=True)) == EVERYDAY
 
 
 def test_the_poet_goes_on_in_metre_and_is_the_same_model_there() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.generate import Generated, Limits, stream
+from cutaway.decode.half_stored import store_in_half
 from cutaway.decode.length_penalty import LengthPenalty
 from cutaway.decode.parts import (
     Hypothesis,
@@ -179,6 +180,7 @@ def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:
 def _open(loaded: Loaded) -> tuple[Tokenizer, DecoderOnly]:
     tokenizer = tokenizer_for(loaded, "decoder-only")
     assert isinstance(loaded.model, DecoderOnly)
+    store_in_half(loaded.model)
     return tokenizer, loaded.model.eval()
 
 

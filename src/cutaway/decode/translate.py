@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.generate import Finish, Limits, stream
+from cutaway.decode.half_stored import store_in_half
 from cutaway.decode.length_penalty import LengthPenalty
 from cutaway.decode.padding import pad_right
 from cutaway.decode.parts import (
@@ -99,6 +100,7 @@ class Translator:
         self.tokenizer = tokenizer_for(loaded, "encoder-decoder")
         assert isinstance(loaded.model, EncoderDecoder)
         self.model, self.config = loaded.model.eval(), loaded.config
+        store_in_half(self.model)
         self._end_ids = end_ids_of(loaded)
         if not self._end_ids or self.config.decoder_start_id is None:
             missing = "decoder_start_token_id" if self._end_ids else "eos_token_id"
