@@ -185,6 +185,24 @@ def test_another_thread_is_not_seen_and_may_not_leave() -> None:
     assert len(trace.calls["decoder.layers.0.self_attn.z"]) == 1
 
 
+@torch.no_grad()
+def test_an_inner_trace_sees_what_an_outer_one_changes_and_both_record() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
+    with Trace(model, watch=["*.pattern"], edit={"*.layers.0.self_attn.z": torch.zeros_like}) as outer:
+        with Trace(model, watch=["*.z"]) as inner:
+            model(**inputs(model))
+        with pytest.raises(RuntimeError, match="entered already"), outer:
+            pass
+    assert inner["decoder.layers.0.self_attn.z"].abs().max() == 0
+    assert inner["decoder.layers.1.self_attn.z"].abs().max() > 0
+    assert len(outer.calls) == 2
+    with (
+        pytest.raises(LookupError, match="different parts"),
+        Trace(model, {"*.z": torch.clone, "*0*.z": torch.abs}),
+    ):
+        model(**inputs(model))
+
+
 def test_gradients_reach_watched_values() -> None:
     model = build(parse(ModelConfig, FAMILIES["Llama, grouped"], "config")).eval()
     with Trace(model, watch=["*.pattern"]) as trace:

@@ -6,6 +6,7 @@ wrong type is named with its place. `ModelConfig` is everything a model is built
 
 import dataclasses
 import json
+import math
 import tomllib
 import types
 import typing
@@ -17,6 +18,14 @@ from typing import Literal, TypeVar
 from cutaway.errors import CutawayError, nearest
 
 T = TypeVar("T")
+
+
+# The greatest sizes that are believed: a config that asks for more is a mistake, and would only end in a full memory.
+MOST = {
+    "vocab_size": 10_000_000, "d_model": 65_536, "n_layers": 1_000, "n_encoder_layers": 1_000, "n_heads": 1_024,
+    "n_kv_heads": 1_024, "d_head": 8_192, "d_ff": 1_000_000, "max_len": 10_000_000, "position_offset": 1_000_000,
+    "n_segments": 1_000_000, "relative_buckets": 65_536, "relative_max_distance": 10_000_000,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +77,22 @@ class ModelConfig:
     decoder_start_id: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_ff", "max_len"):
-            _at_least(self, name, 1)
-        for name in ("n_encoder_layers", "n_kv_heads", "d_head"):
-            if getattr(self, name) is not None:
-                _at_least(self, name, 1)
+        for name, most in MOST.items():
+            value, least = getattr(self, name), 0 if name in ("position_offset", "n_segments") else 1
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"{name} is {value}, expected {least} to {most:,}")
+        for name in ("norm_eps", "rope_base", "embed_scale", "logit_scale", "attn_scale"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}, expected a number above 0")
+        exact = (
+            self.relative_buckets // 4
+        )  # of one direction's half, as T5 counts where both directions are seen
+        if exact < 1 or self.relative_max_distance <= 2 * exact:
+            raise ValueError(
+                f"relative_buckets is {self.relative_buckets} and relative_max_distance {self.relative_max_distance}, "
+                "expected at least 4 buckets, and a distance of more than half their number"
+            )
         if self.d_head is None and self.d_model % self.n_heads:
             raise ValueError(f"d_model ({self.d_model}) must be a multiple of n_heads ({self.n_heads})")
         if self.n_heads % self.kv_heads:
@@ -105,12 +125,6 @@ class ModelConfig:
     @property
     def has_final_norm(self) -> bool:
         return self.norm_order == "pre" if self.final_norm is None else self.final_norm
-
-
-def _at_least(config: ModelConfig, name: str, least: int) -> None:
-    value = getattr(config, name)
-    if value < least:
-        raise ValueError(f"{name} is {value}, expected at least {least}")
 
 
 def parse(cls: type[T], values: Mapping[str, object], where: str) -> T:

@@ -87,10 +87,14 @@ class Trace:
         )
         self._edit = dict(edit or {})
         self._unmatched = set(self._watch) | set(self._edit)
+        self._entered = False
+        self._outer: Trace | None = None
         self._matches: dict[str, list[str]] = {}  # full name -> patterns; filled as taps are met
 
     def __enter__(self) -> "Trace":
-        self._outer, self._thread = _current.trace, threading.get_ident()
+        if self._entered:
+            raise RuntimeError("this Trace is entered already; make another one")
+        self._entered, self._outer, self._thread = True, _current.trace, threading.get_ident()
         _current.trace = self
         return self
 
@@ -99,7 +103,7 @@ class Trace:
             raise RuntimeError(
                 "a Trace was left by another thread than entered it; enter it once per model call"
             )
-        _current.trace = self._outer
+        _current.trace, self._outer, self._entered = self._outer, None, False
         if error is None and self._unmatched:
             pattern = min(self._unmatched)
             near = get_close_matches(pattern, self._matches, n=3, cutoff=0.4)
@@ -118,10 +122,14 @@ class Trace:
     def asks(self, module: nn.Module, name: str) -> bool:
         """Whether a pattern names this tap."""
         full = self._full(module, name)
-        return full is not None and bool(self._patterns(full))
+        here = full is not None and bool(self._patterns(full))
+        return here or (self._outer is not None and self._outer.asks(module, name))
 
     def visit(self, module: nn.Module, name: str, x: Tensor) -> Tensor:
-        """Apply the edits that match, record if watched, return the value to go on with."""
+        """Apply the edits that match, record if watched, return the value to go on with. A trace entered earlier
+        and still open comes first, so that what it changes is what this one sees."""
+        if self._outer is not None:
+            x = self._outer.visit(module, name, x)
         full = self._full(module, name)
         patterns = [] if full is None else self._patterns(full)
         if full is None or not patterns:
@@ -133,6 +141,10 @@ class Trace:
         watched = [pattern for pattern in patterns if pattern in self._watch]
         if watched:
             reduce = self._watch[watched[0]]
+            if any(self._watch[pattern] is not reduce for pattern in watched):
+                raise LookupError(
+                    f"tap {full} matches {' and '.join(watched)}, which keep different parts of it"
+                )
             self.calls.setdefault(full, []).append(x if reduce is None else reduce(x))
         return x
 

@@ -35,6 +35,14 @@ def test_scores_are_those_of_sacrebleu(cutaway, translator: Path, files: dict[st
     )
 
 
+def test_texts_that_were_cut_are_counted(cutaway, translator: Path, tmp_path: Path):
+    long = tmp_path / "long.txt"
+    long.write_text("你好。\n" + "你好 hello " * 400 + "\n", encoding="utf-8")
+    result = cutaway("evaluate", long, long, "--to", "zh", "-m", translator, "--beam", 1)
+    assert result.code == 0
+    assert "1 of 2 texts were longer than the model's limit and were cut" in result.err
+
+
 def test_a_perfect_translation_scores_100_and_chinese_is_scored_by_character(
     cutaway, translator: Path, files: dict[str, Path], tmp_path: Path
 ):

@@ -152,7 +152,7 @@ def test_roles_are_the_caller_s(tmp_path: Path):
         ({"vocab_size": 100, "kind": "wordpiece"}, "vocab_size is 100, too small: .* give at least"),
         ({"vocab_size": 100, "kind": "bpe-bytes"}, "vocab_size is 100, too small"),
         ({"vocab_size": 3, "kind": "words"}, "vocab_size is 3, too small"),
-        ({"vocab_size": 0}, "vocab_size is 0, expected at least 1"),
+        ({"vocab_size": 0}, "vocab_size is 0, expected 1 to"),
         ({"vocab_size": None}, "vocab_size is needed for a bpe vocabulary"),
         ({"coverage": 1.5}, "coverage is 1.5"),
         ({"alphabet": 0}, "alphabet is 0"),

@@ -48,7 +48,7 @@ def test_overrides_with_and_without_a_table(toy: Path) -> None:
         ("steps=many", r"train\.steps is 'many'"),
         ("steps=0", r"steps is 0, expected more than 0"),
         ("minutes=3", r"exactly one of steps, tokens and minutes .* given: steps, minutes"),
-        ("lr=-1.0", r"lr is -1\.0, expected more than 0"),
+        ("lr=-1.0", r"lr is -1\.0, expected a number above 0"),
         ("lr", r"'train\.lr' is not of the form key=value"),
         ("smoothing=1.0", r"smoothing is 1\.0, expected 0 <= smoothing < 1"),
         ("betas=[0.9]", r"betas is \[0\.9\], expected two numbers"),
@@ -58,7 +58,7 @@ def test_overrides_with_and_without_a_table(toy: Path) -> None:
         ("schedule=cosinus", r"expected one of .*did you mean 'cosine'"),
         ("decay=0.0", r"decay is 0\.0"),
         ("average_decay=1.0", r"average_decay is 1\.0"),
-        ("clip=0.0", r"clip is 0\.0, expected more than 0"),
+        ("clip=0.0", r"clip is 0\.0, expected a number above 0"),
     ],
 )
 def test_mistakes_are_named(toy: Path, assignment: str, message: str) -> None:
@@ -82,3 +82,9 @@ def test_the_recipes_that_come_along_are_valid() -> None:
     folder = Path(__file__).parents[2] / "recipes"
     names = {path.stem: read_recipe(path).run.name for path in folder.glob("*.toml")}
     assert len(names) >= 5 and all(stem == name for stem, name in names.items())
+
+
+@pytest.mark.parametrize("name", ["../escape", "a/b", "..", ""])
+def test_a_run_s_name_leads_nowhere_else(name: str) -> None:
+    with pytest.raises(CutawayError, match="expected a plain folder name"):
+        read_recipe(Path("recipes/gpt-shakespeare.toml"), [f'run.name="{name}"'])

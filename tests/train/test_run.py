@@ -140,7 +140,7 @@ def test_weights_can_come_from_another_run(place: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.folder=/nowhere", r"/nowhere/pairs\.tsv: no such file"),
+        ("data.folder=/nowhere", r"data\.folder is '/nowhere', which is no folder here"),
         ('data.directions=["zh>de"]', r"no column 'de'.*columns: domain, en, zh"),
         ('data.directions=["zh>en", "zh>en"]', r"one direction or both of one pair"),
         ("data.languages={ zh = 'zho' }", r"data\.languages must name a language for each"),

@@ -77,10 +77,14 @@ def test_the_masked_model_fills_and_is_the_same_model_there() -> None:
     path = find(MASKED)
     loaded = folder.load(path)
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    ids = tokenizer("The old man sat down by the [MASK].", return_tensors="pt").input_ids
+    filled = fill(loaded, "The old man sat down by the [MASK].", top=5)
+    ids = torch.tensor([filled.ids])
     with torch.no_grad():
-        torch.testing.assert_close(loaded.model(ids), theirs(ids).logits, rtol=0, atol=1e-4)
-        best = theirs(ids).logits[0, ids[0].tolist().index(tokenizer.mask_token_id)].topk(5).indices
-    candidates = fill(loaded, "The old man sat down by the [MASK].", top=5).gaps[0].candidates
-    assert [candidate.id for candidate in candidates] == best.tolist()
+        logits = theirs(ids).logits
+        torch.testing.assert_close(loaded.model(ids), logits, rtol=0, atol=1e-4)
+    mask = filled.gaps[0].position
+    assert filled.ids[mask] == transformers.AutoTokenizer.from_pretrained(path).mask_token_id
+    best = logits[0, mask].softmax(-1).topk(5)
+    assert [candidate.id for candidate in filled.gaps[0].candidates] == best.indices.tolist()
+    found = [candidate.probability for candidate in filled.gaps[0].candidates]
+    torch.testing.assert_close(torch.tensor(found), best.values, rtol=1e-3, atol=1e-6)

@@ -23,7 +23,7 @@ BERT = Architecture(
             "activation",
             "gelu",
             read=lambda value, _: ACTIVATIONS[str(value)],
-            write=lambda value, _: THEIR_ACTIVATIONS[str(value)],
+            write=lambda value, _: THEIR_ACTIVATIONS.get(str(value)),
         ),
         Key("hidden_dropout_prob", "dropout", 0.1),
         Key("pad_token_id", "pad_id", None),
@@ -65,5 +65,6 @@ BERT = Architecture(
     },
     constants={"tie_word_embeddings": True, "is_decoder": False},
     written={"attention_probs_dropout_prob": 0.0},
+    fits=lambda config: config.n_segments > 0,
     ignored=(r"bert\.embeddings\.position_ids", r"bert\.pooler\..*", r"cls\.seq_relationship\..*"),
 )

@@ -51,7 +51,7 @@ KEYS = (
         "activation",
         "gelu",
         read=lambda value, _: ACTIVATIONS[str(value)],
-        write=lambda value, _: THEIR_ACTIVATIONS[str(value)],
+        write=lambda value, _: THEIR_ACTIVATIONS.get(str(value)),
     ),
     Key("scale_embedding", "embed_scale", False, read=_scale, write=lambda value, _: value != 1.0),
     Key("dropout", "dropout", 0.0),

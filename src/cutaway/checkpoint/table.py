@@ -113,7 +113,11 @@ class Architecture:
         values = to_dict(config)
         if any(values[name] != value for name, value in self.fixed.items()) or not self.fits(config):
             return False
-        return _explicit(self.read_config(self.write_config(config), "config")) == _explicit(config)
+        try:
+            again = self.read_config(self.write_config(config), "config")
+        except CutawayError:  # a value that this architecture has no word for
+            return False
+        return _explicit(again) == _explicit(config)
 
     def write_config(self, config: ModelConfig) -> dict[str, Value]:
         written: dict[str, Value] = {"architectures": [self.class_name], "model_type": self.model_type}

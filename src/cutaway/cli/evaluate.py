@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.terminal import write
+from cutaway.cli.terminal import note, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
 from cutaway.zoo import TRANSLATOR
@@ -51,6 +51,7 @@ def evaluate(
     penalty = LengthPenalty(length_penalty)
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))  # alike lengths share a batch
     found: dict[int, str] = {}
+    cut = 0
     with typer.progressbar(
         length=len(sources), label="translating", file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
@@ -64,8 +65,11 @@ def evaluate(
                 length_penalty=penalty,
                 truncate=True,
             )
+            cut += sum(remark.startswith("only the first") for result in results for remark in result.notes)
             found |= {i: result.text for i, result in zip(places, results, strict=True)}
             bar.update(len(batch))
+    if cut:
+        note(f"{cut:,} of {len(sources):,} texts were longer than the model's limit and were cut")
     outputs = [found[i] for i in range(len(sources))]
     seconds = time.perf_counter() - began
 

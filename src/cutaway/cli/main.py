@@ -71,6 +71,11 @@ def run() -> None:
     except CutawayError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        typer.echo("error: not enough memory on this machine for a model or text of this size", err=True)
+        sys.exit(2)
     except OSError as error:  # a full disk, a file that may not be written
         typer.echo(f"error: {error.filename or 'input or output'}: {error.strerror or error}", err=True)
         sys.exit(2)

@@ -8,6 +8,7 @@ from cutaway.errors import CutawayError, nearest
 Kind = Literal["bpe-bytes", "bpe", "unigram", "wordpiece", "words", "characters"]
 Normalization = Literal["none", "nfc", "nfkc"]
 DEFAULT_ROLES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
+MOST_PIECES = 10_000_000
 BERT_ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 
@@ -37,8 +38,8 @@ class Plan:
                 raise CutawayError(f"{name} is {value!r}{hint}, expected one of {', '.join(choices)}")
         if self.vocab_size is None and self.kind not in ("words", "characters"):
             raise CutawayError(f"vocab_size is needed for a {self.kind} vocabulary")
-        if self.vocab_size is not None and self.vocab_size < 1:
-            raise CutawayError(f"vocab_size is {self.vocab_size}, expected at least 1")
+        if self.vocab_size is not None and not 1 <= self.vocab_size <= MOST_PIECES:
+            raise CutawayError(f"vocab_size is {self.vocab_size}, expected 1 to {MOST_PIECES:,}")
         if not 0.0 < self.coverage <= 1.0:
             raise CutawayError(f"coverage is {self.coverage}, expected 0 < coverage <= 1")
         if self.alphabet is not None and self.alphabet < 1:

@@ -206,6 +206,11 @@ class Trainer:
         if scores is None:
             return False
         at.validated = at.step
+        if not math.isfinite(scores.loss):
+            raise TrainingStopped(
+                f"step {at.step}: the validation loss is {scores.loss}; nothing is exported. Earlier checkpoints lie "
+                f"in {self.folder.path}; a smaller train.lr, or other values in [model], may help"
+            )
         better = at.best_loss is None or scores.loss < at.best_loss
         at.stale = 0 if better else at.stale + 1
         if better:

@@ -1,5 +1,6 @@
 """A recipe: one TOML file that says everything a run depends on."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,14 @@ class RunPart:
     seed: int = 1
     device: str = "auto"  # "auto": CUDA where there is one, else the CPU
     threads: int | None = None  # None: torch's choice (OMP_NUM_THREADS is respected)
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name in (".", "..") or any(mark in self.name for mark in "/\\\0"):
+            raise ValueError(
+                f"name is {self.name!r}, expected a plain folder name; run.folder can be any path"
+            )
+        if self.threads is not None and not 1 <= self.threads <= 1024:
+            raise ValueError(f"threads is {self.threads}, expected 1 to 1024")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +176,8 @@ class TrainPart:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected more than 0")
         for name in ("lr", "eps", "clip", "save_every_seconds", "validate_every", "patience", "batch_rows"):
-            if (value := getattr(self, name)) is not None and value <= 0:
-                raise ValueError(f"{name} is {value}, expected more than 0")
+            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}, expected a number above 0")
         if not 0 <= self.average_decay < 1:
             raise ValueError(f"average_decay is {self.average_decay}, expected 0 <= average_decay < 1")
         if not 0 <= self.smoothing < 1:

@@ -39,6 +39,10 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
     if recipe.run.threads is not None:
         torch.set_num_threads(recipe.run.threads)
     device = pick_device(recipe.run.device)
+    if not Path(recipe.data.folder).is_dir():
+        raise CutawayError(
+            f"data.folder is {recipe.data.folder!r}, which is no folder here ({Path.cwd()}); give data.folder=PATH"
+        )
     with RunFolder(recipe.folder) as folder:
         tensorboard = folder.path / "tensorboard" if recipe.train.tensorboard else None
         progress = Progress(folder.path / "log.jsonl", tensorboard=tensorboard)
