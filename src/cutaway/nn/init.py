@@ -23,7 +23,7 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
                 nn.init.zeros_(module.bias)
     for module in model.modules():  # after the linear ones: a tied output matrix is an embedding
         if isinstance(module, nn.Embedding):
-            std = config.d_model**-0.5 if config.embed_scale != 1.0 or config.position == "none" else 0.02
+            std = config.d_model**-0.5 if config.embed_scale != 1.0 else 0.02
             nn.init.normal_(module.weight, std=std)
     if config.norm_order == "pre":
         depth = math.sqrt(2 * max(config.n_layers, config.encoder_layers))
