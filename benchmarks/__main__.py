@@ -8,7 +8,7 @@ from pathlib import Path
 import transformers
 from rich.console import Console
 
-from benchmarks import attention, start, table, tracing, training, translation
+from benchmarks import attention, experts, opening, start, table, tracing, training, translation
 from benchmarks.measure import CLOCKS, QUICK, Effort, Row
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
@@ -17,6 +17,8 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "attention": attention.measure,
     "tracing": tracing.measure,
     "start": start.measure,
+    "opening": opening.measure,
+    "experts": experts.measure,
 }
 
 TABLE_WIDTH = 110  # columns, also where the output is no terminal

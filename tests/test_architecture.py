@@ -38,7 +38,7 @@ TEXT = PYTHON + [
 # A part imports only parts of lower rank, and itself.
 RANKS = (
     {"errors"},
-    {"config"},
+    {"config", "files"},
     {"text"},
     {"tap"},
     {"nn"},

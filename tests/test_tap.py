@@ -23,6 +23,9 @@ FAMILIES = {
     "GPT-2": {**PRESETS["gpt2-small"], **SMALL},
     "ALiBi": {**PRESETS["gpt2-small"], **SMALL, "position": "alibi", "n_heads": 6, "n_kv_heads": 3},
     "no positions": {**PRESETS["gpt2-small"], **SMALL, "position": "none"},
+    "Gemma 2": {**PRESETS["llama-tiny"], **SMALL, "norm": "rmsnorm1p", "norm_order": "sandwich", "window": 4,
+                "window_layers": [0], "attn_softcap": 2.0, "logit_softcap": 3.0},
+    "Mixtral": {**PRESETS["llama-tiny"], **SMALL, "n_experts": 5, "n_experts_per_token": 3, "dense_layers": [1]},
     "BERT": {**PRESETS["bert-tiny"], **SMALL},
 }  # fmt: skip
 
@@ -48,8 +51,10 @@ def sizes(model: Model) -> dict[str, set[int]]:
     """What each letter of the table may be for these inputs."""
     c = model.config
     both = {9, 7} if isinstance(model, EncoderDecoder) else {9}
+    assigned = set(range(1, 19)) if c.n_experts else set()  # tokens that one expert was given, as one row
     return {
-        "B": {2}, "T": both, "S": both, "D": {c.d_model}, "H": {c.n_heads}, "K": {c.kv_heads},
+        "B": {2, 1} if c.n_experts else {2}, "T": both | assigned, "X": {c.n_experts},
+        "A": {c.n_experts_per_token}, "S": both, "D": {c.d_model}, "H": {c.n_heads}, "K": {c.kv_heads},
         "E": {c.head_width}, "F": {c.d_ff}, "V": {c.vocab_size},
     }  # fmt: skip
 

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from cutaway.checkpoint.folder import Loaded, load, save
     from cutaway.config import ModelConfig
     from cutaway.decode.beam import beam_search
+    from cutaway.decode.chat import Conversation, Message
+    from cutaway.decode.embed import Embeddings, embed
     from cutaway.decode.generate import Generated, Limits, generate, stream
     from cutaway.decode.sampling import Sampling
     from cutaway.decode.translate import Translation, Translator
     from cutaway.errors import CutawayError
+    from cutaway.inspection.anatomy import Anatomy, anatomy
     from cutaway.models.build import build
     from cutaway.tap import TAPS, Trace
     from cutaway.text.tokenizer import Encoding, Tokenizer
@@ -23,11 +26,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Anatomy": "cutaway.inspection.anatomy",
+    "Conversation": "cutaway.decode.chat",
     "CutawayError": "cutaway.errors",
+    "Embeddings": "cutaway.decode.embed",
     "Encoding": "cutaway.text.tokenizer",
     "Generated": "cutaway.decode.generate",
     "Limits": "cutaway.decode.generate",
     "Loaded": "cutaway.checkpoint.folder",
+    "Message": "cutaway.decode.chat",
     "ModelConfig": "cutaway.config",
     "Sampling": "cutaway.decode.sampling",
     "TAPS": "cutaway.tap",
@@ -35,9 +42,11 @@ _HOME = {
     "Trace": "cutaway.tap",
     "Translation": "cutaway.decode.translate",
     "Translator": "cutaway.decode.translate",
+    "anatomy": "cutaway.inspection.anatomy",
     "beam_search": "cutaway.decode.beam",
     "build": "cutaway.models.build",
     "bundled": "cutaway.zoo",
+    "embed": "cutaway.decode.embed",
     "find": "cutaway.zoo",
     "generate": "cutaway.decode.generate",
     "load": "cutaway.checkpoint.folder",
@@ -47,20 +56,26 @@ _HOME = {
 
 __all__ = [
     "TAPS",
+    "Anatomy",
+    "Conversation",
     "CutawayError",
+    "Embeddings",
     "Encoding",
     "Generated",
     "Limits",
     "Loaded",
+    "Message",
     "ModelConfig",
     "Sampling",
     "Tokenizer",
     "Trace",
     "Translation",
     "Translator",
+    "anatomy",
     "beam_search",
     "build",
     "bundled",
+    "embed",
     "find",
     "generate",
     "load",

@@ -1,4 +1,4 @@
-"""Configuration as frozen, validated values, read strictly from TOML and JSON.
+"""Configuration as frozen, validated values.
 
 `parse` turns a mapping into a dataclass: unknown keys are errors that list the known ones, and a value of the
 wrong type is named with its place. `ModelConfig` is everything a model is built from.
@@ -7,15 +7,13 @@ wrong type is named with its place. `ModelConfig` is everything a model is built
 import dataclasses
 import json
 import math
-import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeVar
 
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError, brief, nearest
 
 T = TypeVar("T")
 
@@ -25,7 +23,52 @@ MOST = {
     "vocab_size": 10_000_000, "d_model": 65_536, "n_layers": 1_000, "n_encoder_layers": 1_000, "n_heads": 1_024,
     "n_kv_heads": 1_024, "d_head": 8_192, "d_ff": 1_000_000, "max_len": 10_000_000, "position_offset": 1_000_000,
     "n_segments": 1_000_000, "relative_buckets": 65_536, "relative_max_distance": 10_000_000,
+    "window": 10_000_000, "n_experts": 65_536, "n_experts_per_token": 65_536, "d_expert": 1_000_000,
 }  # fmt: skip
+MAY_BE_ZERO = ("position_offset", "n_segments", "n_experts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeScaling:
+    """How rotary frequencies are stretched so that a model reads further than it was trained at first.
+
+    `linear` divides every frequency by `factor` (Chen et al. 2023). `llama3` divides the slow ones only, with a
+    smooth step between `low_freq_factor` and `high_freq_factor` turns within `original_max_len` (Llama 3.1).
+    `yarn` does so by dimension, between `beta_fast` and `beta_slow` turns, and multiplies cos and sin by
+    `attention_factor` (Peng et al. 2023). `dynamic` changes nothing within `max_len`, which is enforced here.
+    """
+
+    kind: Literal["linear", "llama3", "yarn", "dynamic"]
+    factor: float
+    original_max_len: int | None = None  # llama3 and yarn need it
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    attention_factor: float | None = None  # None: what the paper recommends, 0.1·ln(factor) + 1
+
+    def __post_init__(self) -> None:
+        for name in (
+            "factor",
+            "low_freq_factor",
+            "high_freq_factor",
+            "beta_fast",
+            "beta_slow",
+            "attention_factor",
+        ):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"rope_scaling.{name} is {value}, expected a number above 0")
+        if self.kind in ("llama3", "yarn"):
+            if self.original_max_len is None or not 1 <= self.original_max_len <= MOST["max_len"]:
+                raise ValueError(
+                    f"rope_scaling.original_max_len is {self.original_max_len}, expected the length first trained at"
+                )
+            if self.low_freq_factor >= self.high_freq_factor or self.beta_slow >= self.beta_fast:
+                raise ValueError(
+                    f"rope_scaling: low_freq_factor ({self.low_freq_factor}) must be below high_freq_factor "
+                    f"({self.high_freq_factor}), and beta_slow ({self.beta_slow}) below beta_fast ({self.beta_fast})"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,29 +89,44 @@ class ModelConfig:
     n_kv_heads: int | None = None  # grouped-query attention: None means n_heads
     d_head: int | None = None  # None means d_model / n_heads
     max_len: int = 512  # positions a learned or sinusoidal table has; the context limit of the others
-    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
+    norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] = "layernorm"  # 1p: scaled by 1 + weight (Gemma)
     norm_eps: float = 1e-5
-    norm_order: Literal["pre", "post"] = "pre"
-    final_norm: bool | None = None  # a norm after the last block: None means pre-norm has it, post-norm not
+    norm_order: Literal["pre", "post", "sandwich"] = (
+        "pre"  # sandwich: before and after each sublayer (Gemma 2)
+    )
+    final_norm: bool | None = None  # a norm after the last block: None means all but post-norm have it
     position: Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"] = "rotary"
     position_offset: int = 0  # row of the position table that the first token takes
     sinusoid: Literal["halves", "halves_m2m"] = "halves"  # see nn.position.sinusoids
     rope_base: float = 10_000.0
+    rope_local_base: float | None = None  # layers with a window: their own base, unscaled (Gemma 3)
+    rope_scaling: RopeScaling | None = None
+    window: int | None = None  # sliding-window attention: a token sees itself and the window - 1 before it
+    window_layers: tuple[int, ...] = ()  # the layers that have it; the others see everything
     relative_buckets: int = 32
     relative_max_distance: int = 128
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "gelu"
     gated: bool = False  # GLU: activation(gate(x)) · up(x)
     attn_bias: bool = True  # biases of the q, k, v and o projections
+    attn_out_bias: bool | None = None  # of the o projection alone, where it differs (Qwen2)
     mlp_bias: bool = True
-    qk_norm: bool = False  # an RMSNorm over each head's query and key (Qwen3)
+    n_experts: int = 0  # mixture of experts in place of the feed-forward network; 0: none
+    n_experts_per_token: int = 2  # the k best ones work on a token
+    d_expert: int | None = None  # feed-forward width of one expert: None means d_ff
+    experts_renormalised: bool = True  # the weights of the chosen ones are scaled to sum to 1
+    dense_layers: tuple[int, ...] = ()  # layers that keep the plain network
+    qk_norm: bool = False  # a norm over each head's query and key (Qwen3)
     attn_scale: float | None = None  # None means 1/√d_head
+    attn_softcap: float | None = None  # c·tanh(score/c) before the mask (Gemma 2)
     embed_scale: float = 1.0
     embed_norm: bool = False
     n_segments: int = 0  # sentence A/B embeddings (BERT)
     tied: bool = True  # the output matrix is the embedding matrix
-    head: Literal["linear", "masked"] = "linear"  # masked: BERT's dense, activation, norm before the output
+    head: Literal["linear", "masked", "none"] = "linear"
+    # masked: BERT's dense, activation, norm before the output; none: the model gives vectors, not words
     head_bias: bool = False
     logit_scale: float = 1.0
+    logit_softcap: float | None = None  # c·tanh(logit/c)
     dropout: float = 0.0
     pad_id: int | None = None
     bos_id: int | None = None
@@ -78,10 +136,13 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name, most in MOST.items():
-            value, least = getattr(self, name), 0 if name in ("position_offset", "n_segments") else 1
+            value, least = getattr(self, name), 0 if name in MAY_BE_ZERO else 1
             if value is not None and not least <= value <= most:
                 raise ValueError(f"{name} is {value}, expected {least} to {most:,}")
-        for name in ("norm_eps", "rope_base", "embed_scale", "logit_scale", "attn_scale"):
+        for name in (
+            "norm_eps", "rope_base", "rope_local_base", "embed_scale", "logit_scale", "attn_scale", "attn_softcap",
+            "logit_softcap",
+        ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}, expected a number above 0")
@@ -103,6 +164,22 @@ class ModelConfig:
             raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout}, expected 0 <= dropout < 1")
+        for name in ("window_layers", "dense_layers"):
+            layers = getattr(self, name)
+            if len(set(layers)) != len(layers) or any(not 0 <= layer < self.n_layers for layer in layers):
+                raise ValueError(
+                    f"{name} is {list(layers)}, expected layer numbers 0 to {self.n_layers - 1}, each once"
+                )
+        if (self.window is None) != (not self.window_layers):
+            raise ValueError(
+                f"window is {self.window} and window_layers {list(self.window_layers)}: give both or neither"
+            )
+        if self.window is not None and self.family != "decoder-only":
+            raise ValueError("window belongs to the decoder-only family")
+        if self.n_experts and self.n_experts_per_token > self.n_experts:
+            raise ValueError(
+                f"n_experts_per_token ({self.n_experts_per_token}) is more than there are n_experts ({self.n_experts})"
+            )
         if self.n_encoder_layers is not None and self.family != "encoder-decoder":
             raise ValueError("n_encoder_layers belongs to the encoder-decoder family; others have n_layers")
         for name in ("pad_id", "bos_id", "eos_id", "mask_id", "decoder_start_id"):
@@ -119,12 +196,20 @@ class ModelConfig:
         return self.d_model // self.n_heads if self.d_head is None else self.d_head
 
     @property
+    def has_out_bias(self) -> bool:
+        return self.attn_bias if self.attn_out_bias is None else self.attn_out_bias
+
+    @property
+    def expert_width(self) -> int:
+        return self.d_ff if self.d_expert is None else self.d_expert
+
+    @property
     def encoder_layers(self) -> int:
         return self.n_layers if self.n_encoder_layers is None else self.n_encoder_layers
 
     @property
     def has_final_norm(self) -> bool:
-        return self.norm_order == "pre" if self.final_norm is None else self.final_norm
+        return self.norm_order != "post" if self.final_norm is None else self.final_norm
 
 
 def parse(cls: type[T], values: Mapping[str, object], where: str) -> T:
@@ -135,7 +220,7 @@ def parse(cls: type[T], values: Mapping[str, object], where: str) -> T:
     """
     assert dataclasses.is_dataclass(cls)
     if not isinstance(values, Mapping):
-        raise CutawayError(f"{where}: expected a table of keys, got {_show(values)}")
+        raise CutawayError(f"{where}: expected a table of keys, got {brief(values)}")
     hints = typing.get_type_hints(cls)
     known = {field.name: field for field in dataclasses.fields(cls)}
     for key in values:
@@ -172,15 +257,15 @@ def _convert(hint: object, value: object, where: str) -> object:
             return value
         hint_text = nearest(value, [str(a) for a in arguments]) if isinstance(value, str) else ""
         raise CutawayError(
-            f"{where} is {_show(value)}, expected one of {', '.join(map(str, arguments))}{hint_text}"
+            f"{where} is {brief(value)}, expected one of {', '.join(map(str, arguments))}{hint_text}"
         )
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise CutawayError(f"{where} is {_show(value)}, expected a list")
+            raise CutawayError(f"{where} is {brief(value)}, expected a list")
         return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise CutawayError(f"{where} is {_show(value)}, expected a table of keys")
+            raise CutawayError(f"{where} is {brief(value)}, expected a table of keys")
         return {str(key): _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     assert isinstance(hint, type), f"{where}: {hint} is not a kind of field this reads"
     if dataclasses.is_dataclass(hint):
@@ -189,85 +274,11 @@ def _convert(hint: object, value: object, where: str) -> object:
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise CutawayError(f"{where} is {_show(value)}, expected {names.get(hint, hint.__name__)}")
+        raise CutawayError(f"{where} is {brief(value)}, expected {names.get(hint, hint.__name__)}")
     return value
-
-
-def _show(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def to_dict(instance: object) -> dict[str, object]:
     """A dataclass as plain values that JSON and TOML can hold (tuples become lists)."""
     assert dataclasses.is_dataclass(instance) and not isinstance(instance, type)
     return json.loads(json.dumps(dataclasses.asdict(instance)))
-
-
-def read_text(path: Path) -> str:
-    """A UTF-8 file's text, without a byte order mark. Raises CutawayError naming file and line."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CutawayError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise CutawayError(
-            f"{path}:{line}: not valid UTF-8 (byte {error.start}); save it as UTF-8"
-        ) from error
-
-
-def read_toml(path: Path) -> dict[str, object]:
-    """A TOML file as nested dicts. Raises CutawayError naming file and line."""
-    try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise CutawayError(f"{path}: not valid TOML: {error}") from error
-
-
-def read_json(path: Path) -> dict[str, object]:
-    """A JSON file that holds one object. Duplicate keys and NaN are refused: two readers could disagree."""
-
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for key, value in pairs:
-            if key in found:
-                raise CutawayError(f"{path}: key {key!r} stands there twice")
-            found[key] = value
-        return found
-
-    def constant(name: str) -> object:
-        raise CutawayError(f"{path}: {name} is not JSON")
-
-    try:
-        value = json.loads(read_text(path), object_pairs_hook=unique, parse_constant=constant)
-    except json.JSONDecodeError as error:
-        raise CutawayError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
-    except RecursionError as error:
-        raise CutawayError(f"{path}: nested too deeply") from error
-    if not isinstance(value, dict):
-        raise CutawayError(f"{path}: expected a JSON object, got {_show(value)}")
-    return value
-
-
-def override(values: Mapping[str, object], assignments: Sequence[str], where: str) -> dict[str, object]:
-    """`values` with `table.key=value` assignments applied; values are TOML (bare words are taken as text)."""
-    result: dict[str, object] = json.loads(json.dumps(values, default=str))
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
-        if not equals or not path.strip():
-            raise CutawayError(f"{where}: {assignment!r} is not of the form key=value or table.key=value")
-        *tables, key = path.strip().split(".")
-        place = result
-        for table in tables:
-            inner = place.setdefault(table, {})
-            if not isinstance(inner, dict):
-                raise CutawayError(f"{where}: {path!r} goes through {table!r}, which is not a table")
-            place = inner
-        try:
-            place[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            place[key] = text.strip()
-    return result

@@ -13,3 +13,9 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for the choice closest to `word`, or nothing when none is close."""
     close = get_close_matches(word, list(choices), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def brief(value: object) -> str:
+    """A value as a message shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

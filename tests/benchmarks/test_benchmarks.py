@@ -12,7 +12,9 @@ from benchmarks.measure import Effort, Row, take_turns
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Row], Path]:
     out = tmp_path_factory.mktemp("benchmarks") / "results.json"
-    return main(["training", "translation", "attention", "tracing", "--quick", "--out", str(out)]), out
+    return main(
+        ["training", "translation", "attention", "tracing", "experts", "--quick", "--out", str(out)]
+    ), out
 
 
 def test_ours_is_compared_with_transformers_and_computes_the_same(measured: tuple[list[Row], Path]) -> None:
@@ -24,7 +26,13 @@ def test_ours_is_compared_with_transformers_and_computes_the_same(measured: tupl
 
 
 def test_every_figure_is_positive(measured: tuple[list[Row], Path]) -> None:
-    assert {row.part for row in measured[0]} == {"training step", "translation", "attention", "seeing inside"}
+    assert {row.part for row in measured[0]} == {
+        "training step",
+        "translation",
+        "attention",
+        "seeing inside",
+        "experts",
+    }
     assert all(row.ours > 0 and (row.theirs is None or row.theirs > 0) for row in measured[0])
 
 

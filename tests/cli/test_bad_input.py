@@ -134,7 +134,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "no weights": (lambda model: (model / "model.safetensors").unlink(), "model.safetensors is missing"),
     "weights cut short": (cut("model.safetensors", 900), "model.safetensors"),
     "config cut short": (cut("config.json", 40), "config.json"),
-    "no tokenizer": (lambda model: (model / "tokenizer.json").unlink(), "tokenizer.json"),
+    "no tokenizer": (lambda model: (model / "tokenizer.json").unlink(), "no tokenizer"),
     "tokenizer cut short": (cut("tokenizer.json", 500), "tokenizer.json: not a tokenizer.json"),
     "unknown architecture": (
         rewrite("config.json", lambda values: values.update(model_type="mariam")), "did you mean 'marian'?",

@@ -1,6 +1,9 @@
 """Continuing texts: prompts of all lengths, empty ones, and those near the position limit."""
 
+from dataclasses import replace
+
 import pytest
+from tests.decode.conftest import TEXTS
 
 from cutaway.decode.complete import continue_text, prepare_prompt, start_ids, stream_text
 from cutaway.decode.sampling import Sampling
@@ -54,9 +57,16 @@ def test_prompts_beyond_the_limit_are_refused_or_cut_with_a_note(opened, tokeniz
     assert len(continuation.best.ids) <= 16
 
 
-def test_the_start_token_stands_once_before_every_prompt(opened, tokenizer: Tokenizer):
+def test_the_start_token_stands_once_before_every_prompt_where_the_tokenizer_says_so(
+    opened, tokenizer: Tokenizer
+):
     bos, eos = tokenizer.require("bos"), tokenizer.require("eos")
-    loaded = opened("llama", bos_id=bos)
+    plain = opened("llama", bos_id=bos)
+    assert start_ids(plain) == []  # a start token that nobody puts there (SmolLM2) is not put there
+    assert start_ids(plain, empty=True) == [bos]
+    tokenizer = Tokenizer.train(TEXTS * 3, "bpe", 360, alphabet=60, languages=["eng"], template="<s> $A")
+    bos = tokenizer.require("bos")
+    loaded = replace(opened("llama", bos_id=bos), tokenizer=tokenizer)
     for text in ("你好", "", "<s> a", "</s>"):
         prompt = prepare_prompt(loaded, text)
         assert prompt.ids == [bos, *tokenizer.encode(text).ids]

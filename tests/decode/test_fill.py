@@ -42,8 +42,9 @@ def test_a_gap_takes_the_space_before_it(opened, tokenizer: Tokenizer):
     assert filled.ids[gap.position + 1 :] == tokenizer.encode(" today?").ids
 
 
-def test_cls_and_sep_stand_around_where_the_tokenizer_has_them(opened):
-    bert = Tokenizer.train(["who are you", "你好 吗"] * 4, kind="wordpiece", vocab_size=200)
+def test_cls_and_sep_stand_around_where_the_tokenizer_says_so(opened):
+    texts = ["who are you", "你好 吗"] * 4
+    bert = Tokenizer.train(texts, kind="wordpiece", vocab_size=200, template="[CLS] $A [SEP]")
     loaded = opened("bert", mask_id=bert.role("mask"), pad_id=bert.role("pad"), eos_id=None)
     filled = fill(type(loaded)(loaded.model, loaded.config, bert, {}, loaded.path), "who [MASK] you")
     assert filled.ids[0] == bert.role("cls")

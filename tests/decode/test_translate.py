@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from cutaway.decode.languages import simplified, target_of
 from cutaway.decode.length_penalty import LengthPenalty
 from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_targets
-from cutaway.decode.source import simplified, target_of
 from cutaway.decode.translate import Translator
 from cutaway.errors import CutawayError
 from cutaway.text.tokenizer import Tokenizer
@@ -246,7 +246,7 @@ def test_checkpoints_that_cannot_translate_are_refused(opened, tokenizer: Tokeni
     with pytest.raises(CutawayError, match="eos_token_id is 'x'"):
         Translator(opened("marian", generation={"eos_token_id": "x"}))
     bare = opened("marian")
-    with pytest.raises(CutawayError, match=r"no tokenizer\.json"):
+    with pytest.raises(CutawayError, match="has no tokenizer"):
         Translator(type(bare)(bare.model, bare.config, None, {}, bare.path))
     larger = Tokenizer.train(["你好 hello"] * 4, kind="bpe", vocab_size=tokenizer.vocab_size + 50)
     if larger.vocab_size > tokenizer.vocab_size:

@@ -136,7 +136,7 @@ def test_positions_restart_with_each_document() -> None:
 @pytest.mark.parametrize("explicit", [True, False])
 def test_a_fully_masked_row_gives_zero_and_no_nan_anywhere(explicit: bool) -> None:
     torch.manual_seed(3)
-    attention = Attention(16, 4, 2, 4, use_bias=True)
+    attention = Attention(16, 4, 2, 4, use_bias=True, out_bias=True)
     x = torch.randn(2, 5, 16, requires_grad=True)
     mask = torch.ones(2, 5, dtype=torch.bool)
     mask[1] = False
@@ -164,7 +164,7 @@ def test_softmax_over_keys_equals_the_formula() -> None:
 
 def test_attention_equals_its_formula_head_by_head() -> None:
     torch.manual_seed(4)
-    attention = Attention(12, 6, 3, 4, use_bias=True)
+    attention = Attention(12, 6, 3, 4, use_bias=True, out_bias=True)
     x, memory = torch.randn(1, 5, 12), torch.randn(1, 7, 12)
     with torch.no_grad():
         out = attention(x, memory)
@@ -286,3 +286,25 @@ def test_presets_are_the_papers_sizes() -> None:
 def test_a_wrong_config_names_the_key(changes: dict[str, object], message: str) -> None:
     with pytest.raises(CutawayError, match=message):
         parse(ModelConfig, {**PRESETS["llama-tiny"], **SMALL, **changes}, "recipe.model")
+
+
+@pytest.mark.parametrize("window", [1, 3, 100])
+@torch.no_grad()
+def test_a_window_hides_what_lies_further_back_also_step_by_step(window: int) -> None:
+    model = small("decoder-only", "rotary", n_layers=3, window=window, window_layers=[0, 2])
+    assert isinstance(model, DecoderOnly)
+    text = ids(2, 12)
+    with Trace(model, watch=["*.pattern"]) as trace:
+        full = model(text)
+    for layer in range(3):
+        pattern = trace[f"decoder.layers.{layer}.self_attn.pattern"]  # (B, H, T, S)
+        distance = torch.arange(12)[:, None] - torch.arange(12)
+        far = (distance >= window) & (distance >= 0)
+        assert bool((pattern[..., far] == 0).all()) == (layer != 1 or not bool(far.any()))
+        assert bool((pattern[..., (distance >= 0) & ~far] > 0).all())
+    cache = model.begin(2)
+    for t in range(12):
+        close(model.step(text[:, t : t + 1], cache), full[:, t])
+    plain = small("decoder-only", "rotary", n_layers=3)
+    plain.load_state_dict(model.state_dict())
+    assert torch.allclose(plain(text), full, atol=1e-4) == (window == 100)

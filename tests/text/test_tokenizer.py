@@ -391,8 +391,9 @@ def test_roles_come_from_the_files_beside_it_or_from_usual_names(tmp_path: Path)
 
 
 def test_a_missing_tokenizer_is_named(tmp_path: Path):
-    (tmp_path / "vocab.txt").write_text("a")
-    with pytest.raises(CutawayError, match=r"no tokenizer there .*the folder holds vocab.txt"):
+    (tmp_path / "config.json").write_text("{}")
+    assert not Tokenizer.found_in(tmp_path)
+    with pytest.raises(CutawayError, match=r"no tokenizer there .*the folder holds config.json"):
         Tokenizer.open(tmp_path)
     with pytest.raises(CutawayError, match="no tokenizer there"):
         Tokenizer.open(tmp_path / "nowhere" / "tokenizer.json")
@@ -461,3 +462,40 @@ def test_chinese_needs_no_more_pieces_than_characters(bpe: Tokenizer):
     for text in CHINESE:
         encoding = bpe.encode(text)
         assert len(encoding.ids) <= len(text) + text.count("0") or "⟨" in "".join(encoding.pieces)
+
+
+@pytest.mark.parametrize("id", [300_000, 2**32 - 1])
+def test_an_id_far_beyond_the_pieces_is_refused_before_memory_is_taken(id: int):
+    source = json.dumps({"model": {"type": "BPE", "vocab": {"a": id}, "merges": []}})
+    with pytest.raises(CutawayError, match=f"a piece has the id {id:,}, but there are only 1 pieces"):
+        Tokenizer(source, {})
+
+
+def test_where_the_library_panics_the_file_is_named(capfd: pytest.CaptureFixture[str]):
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
+    tokenizer = Tokenizer(json.dumps({"model": model, "pre_tokenizer": slow}), {}, "some/tokenizer.json")
+    with pytest.raises(CutawayError, match=r"some/tokenizer\.json: cannot tokenise: .*limit"):
+        tokenizer.encode("a" * 40 + "b")
+    merged = {
+        "type": "BPE",
+        "vocab": {"a": 0, "b": 1},
+        "merges": [["a", "b"]],
+    }  # to a piece that is not there
+    with pytest.raises(
+        CutawayError, match=r"some/tokenizer\.json: the tokenizers library refuses it: .*slice"
+    ):
+        Tokenizer(json.dumps({"model": merged}), {}, "some/tokenizer.json")
+    assert "panicked" in capfd.readouterr().err  # the library says so there by itself
+
+
+def test_a_vocabulary_beyond_belief_is_refused_before_the_library_sees_it(tmp_path: Path):
+    pieces = ",".join(f'"{n}":{n}' for n in range(1_200_001))
+    source = '{"model": {"type": "BPE", "vocab": {' + pieces + '}, "merges": []}}'
+    with pytest.raises(CutawayError, match=r"1,200,001 pieces, expected at most 1,200,000"):
+        Tokenizer(source, {})
+    huge = tmp_path / "tokenizer.json"
+    with huge.open("wb") as file:
+        file.truncate(100_000_001)  # sparse: it takes no room
+    with pytest.raises(CutawayError, match=r"100,000,001 bytes, expected a tokenizer's file of at most"):
+        Tokenizer.open(tmp_path)

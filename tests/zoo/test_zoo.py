@@ -22,6 +22,12 @@ def test_a_folder_is_found_by_its_path(model: Path, monkeypatch: pytest.MonkeyPa
     assert find("~/my-model") == model
 
 
+def test_a_gguf_file_is_a_model_and_so_is_its_folder(tmp_path: Path):
+    (tmp_path / "some.Q8_0.gguf").write_bytes(b"GGUF")
+    assert find(tmp_path / "some.Q8_0.gguf") == tmp_path / "some.Q8_0.gguf"
+    assert find(tmp_path) == tmp_path
+
+
 def test_every_bundled_model_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     for folder in bundled():

@@ -1,176 +1,242 @@
-"""A model folder in Hugging Face's layout: config.json, model.safetensors, tokenizer.json and what belongs to them."""
+"""A model folder in Hugging Face's layout: config.json, safetensors, tokenizer.json and what belongs to them; and the
+door for every other kind of checkpoint.
 
-import json
+Everything about a model's files is untrusted. Sizes are compared before memory is taken for them, pickles are refused,
+and no code from a folder is ever run, whatever its config asks for.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
-import safetensors
 import torch
-from safetensors.torch import save_file
 
-from cutaway.checkpoint.bert import BERT
-from cutaway.checkpoint.gpt2 import GPT2
-from cutaway.checkpoint.llama import LLAMA
-from cutaway.checkpoint.marian import M2M100, MARIAN
-from cutaway.checkpoint.table import Architecture, Stored, aliases
-from cutaway.config import ModelConfig, parse, read_json, to_dict
-from cutaway.errors import CutawayError, nearest
-from cutaway.models.build import Model, build
+from cutaway.checkpoint import json_file, shards
+from cutaway.checkpoint.architectures import ARCHITECTURES, OWN_TYPE, architecture_for, architecture_of
+from cutaway.checkpoint.contents import Contents
+from cutaway.checkpoint.parameters import fill, spread
+from cutaway.checkpoint.table import Architecture
+from cutaway.config import ModelConfig, parse, to_dict
+from cutaway.errors import CutawayError
+from cutaway.files import read_text
+from cutaway.models.build import Model, skeleton
 from cutaway.text.tokenizer import Tokenizer
 
-ARCHITECTURES = {a.model_type: a for a in (MARIAN, M2M100, LLAMA, GPT2, BERT)}
-OWN_TYPE = "cutaway"  # for models that no published architecture can express
-WEIGHTS = "model.safetensors"
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+TEMPLATE = "chat_template.jinja"
+MOST_TEMPLATE_BYTES = 1_000_000
+MOST_TABLE = (
+    1_000_000  # numbers that a table of positions may have whatever the weights; else an eighth of theirs
+)
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz", ".npy")
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An opened model folder. `generation` is its generation_config.json, empty when there is none."""
+    """An opened model. `generation` is its generation_config.json, empty when there is none; `path` the folder or
+    file that it came from."""
 
     model: Model
     config: ModelConfig
     tokenizer: Tokenizer | None
-    generation: dict[str, object]
+    generation: Mapping[str, object]
     path: Path
+    chat_template: str | None = None  # Jinja, untrusted
 
     def require_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise CutawayError(f"{self.path}: no tokenizer.json there, so text cannot be read or written")
+            raise CutawayError(f"{self.path}: no tokenizer there, so text cannot be read or written")
         return self.tokenizer
 
 
-def load(path: Path | str, dtype: torch.dtype = torch.float32) -> Loaded:
-    """Open a model folder, ready for inference, its weights in `dtype`.
+def load(path: Path | str, dtype: torch.dtype | None = torch.float32) -> Loaded:
+    """Open a model's folder or GGUF file, ready for inference, its weights in `dtype`; None: as the files have them.
 
+    Memory is taken for the weights once, and for one tensor beside them. The files may change or go afterwards.
     Raises CutawayError naming the file and what is wrong with it. Nothing from the folder is ever run.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        raise CutawayError(f"{folder}: no such model folder")
-    values = read_json(_inside(folder, "config.json"))
-    config, architecture = _read_config(values, str(folder / "config.json"))
-    model = build(config)
-    tensors, keep_open = _stored(_inside(folder, WEIGHTS))
-    with keep_open:
-        if architecture is None:
-            _fill_own(model, tensors, str(folder / WEIGHTS))
-        else:
-            architecture.fill(model, tensors, str(folder / WEIGHTS))
-    generation = folder / "generation_config.json"
-    tokenizer = Tokenizer.open(folder) if (folder / "tokenizer.json").exists() else None
-    if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
-        raise CutawayError(
-            f"{folder}: tokenizer.json has {tokenizer.vocab_size} pieces, "
-            f"but config.json says vocab_size {config.vocab_size}"
-        )
+    contents = open_contents(path)
+    config, architecture = read_config(contents)
+    model = skeleton(config)
+    kept = contents.weights_type() if dtype is None else dtype
+    try:
+        fill(model, architecture, contents.tensors, contents.weights_file, kept)
+    except CutawayError as error:
+        raise CutawayError(f"{error}{_other_task(contents, architecture)}") from error
     return Loaded(
-        model=model.to(dtype).eval(),
+        model=model.eval(),
         config=config,
-        tokenizer=tokenizer,
-        generation=read_json(generation) if generation.exists() else {},
-        path=folder,
+        tokenizer=contents.tokenizer,
+        # The model's config keeps one end; where the file's has several, all of them end a text.
+        generation={**_several_ends(contents.config), **contents.generation},
+        path=Path(path),
+        chat_template=contents.chat_template,
     )
+
+
+def _other_task(contents: Contents, architecture: Architecture | None) -> str:
+    """What may be behind tensors that do not fit: the file holds the head of another task."""
+    classes = contents.config.get("architectures")
+    if architecture is None or not isinstance(classes, list) or not classes:
+        return ""
+    kind = architecture.model_type
+    read = {name for a in ARCHITECTURES if a.model_type == kind for name in (a.class_name, a.base_class) if name}
+    if classes[0] in read:
+        return ""
+    known = " and ".join(sorted(read))
+    return f" (config.json's architectures says {classes[0]}; of a {kind} cutaway reads {known})"
+
+
+def _several_ends(config: Mapping[str, object]) -> dict[str, object]:
+    ends = config.get("eos_token_id")
+    return {"eos_token_id": ends} if isinstance(ends, list) else {}
 
 
 def save(
     path: Path | str,
     model: Model,
     tokenizer: Tokenizer | None = None,
-    generation: dict[str, object] | None = None,
+    generation: Mapping[str, object] | None = None,
     dtype: torch.dtype | None = None,
+    shard_size: int | None = None,
+    chat_template: str | None = None,
 ) -> None:
     """Write a model folder that `load`, and where the architecture is a published one `transformers`, opens.
 
-    `dtype` None keeps the weights' own type. The folder is made; files in it of the same name are replaced.
+    `dtype` None keeps the weights' own type; with `shard_size`, weights of more bytes are written as several files of
+    at most that size. The folder is made; files in it of the same name, and weights that lay there, are replaced.
     """
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     config = model.config
     architecture = architecture_for(config)
     kept = dtype or next(model.parameters()).dtype
-    if architecture is None:
-        values: dict[str, object] = {"model_type": OWN_TYPE, **to_dict(config)}
-        tensors = {names[0]: model.get_parameter(names[0]).detach() for names in aliases(model)}
-    else:
-        values, tensors = architecture.write_config(config), architecture.spread(model)
+    if kept not in DTYPES:
+        raise CutawayError(f"weights are written as {', '.join(DTYPES.values())}, not as {kept}")
+    values: dict[str, object] = {"model_type": OWN_TYPE, **to_dict(config)}
+    if architecture is not None:
+        values = architecture.write_config(config)
     values["dtype"] = DTYPES[kept]
-    _write_json(folder / "config.json", values)
-    stored = {name: tensor.to("cpu", kept).contiguous().clone() for name, tensor in tensors.items()}
-    save_file(stored, folder / WEIGHTS, metadata={"format": "pt"})
-    (folder / WEIGHTS).chmod(
-        (folder / "config.json").stat().st_mode
-    )  # safetensors writes for the owner alone
+    json_file.write(folder, "config.json", values)
+    shards.write_weights(folder, spread(model, architecture), kept, shard_size)
     ids = {"pad": config.pad_id, "bos": config.bos_id, "eos": config.eos_id}
     defaults: dict[str, object] = {f"{role}_token_id": i for role, i in ids.items() if i is not None}
     if config.decoder_start_id is not None:
         defaults["decoder_start_token_id"] = config.decoder_start_id
-    _write_json(folder / "generation_config.json", defaults | (generation or {}))
+    json_file.write(folder, "generation_config.json", defaults | dict(generation or {}))
     if tokenizer is not None:
         tokenizer.save(folder)
+    if chat_template is not None:
+        (folder / TEMPLATE).write_text(chat_template, encoding="utf-8", newline="\n")
 
 
-def architecture_for(config: ModelConfig) -> Architecture | None:
-    """The published architecture that says everything this config says, or None when none does."""
-    return next((a for a in ARCHITECTURES.values() if a.expresses(config)), None)
+def open_contents(path: Path | str) -> Contents:
+    """What a model's folder, a GGUF file, or a folder with one GGUF file holds; of the weights, the headers only.
 
-
-def _read_config(values: dict[str, object], where: str) -> tuple[ModelConfig, Architecture | None]:
-    kind = values.get("model_type")
-    if kind == OWN_TYPE:
-        own = {key: value for key, value in values.items() if key not in ("model_type", "dtype")}
-        return parse(ModelConfig, own, where), None
-    if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        known = [*ARCHITECTURES, OWN_TYPE]
-        raise CutawayError(
-            f"{where}: model_type is {kind!r}{nearest(str(kind), known)}; supported: {', '.join(known)}"
-        )
-    architecture = ARCHITECTURES[kind]
-    return architecture.read_config(values, where), architecture
-
-
-def _stored(path: Path):
-    """The tensors of a safetensors file, read when asked for, and what to close afterwards."""
-    try:
-        opened = safetensors.safe_open(path, framework="pt")
-        names = list(opened.keys())
-    except (safetensors.SafetensorError, OSError) as error:
-        raise CutawayError(f"{path}: not a whole safetensors file: {error}") from error
-    return {name: Stored(lambda name=name: opened.get_tensor(name)) for name in names}, opened
-
-
-def _fill_own(model: Model, tensors: dict[str, Stored], where: str) -> None:
-    names = {group[0] for group in aliases(model)}
-    if missing := sorted(names - set(tensors)):
-        raise CutawayError(f"{where}: tensor {missing[0]} is missing")
-    if left := sorted(set(tensors) - names):
-        raise CutawayError(f"{where}: tensor {left[0]!r} belongs to no part of this model")
-    for name in names:
-        target, value = model.get_parameter(name), tensors[name].read()
-        if value.shape != target.shape:
+    Raises CutawayError naming the file and what is wrong with it.
+    """
+    path = Path(path)
+    if path.is_dir():
+        found = sorted(file.name for file in path.glob("*.gguf"))
+        if shards.there(path) or not found:
+            return _open_folder(path)
+        if len(found) > 1:
             raise CutawayError(
-                f"{where}: tensor {name!r} has the shape {list(value.shape)}, "
-                f"the config asks for {list(target.shape)}"
+                f"{path}: holds {len(found)} GGUF files; give one of them: {', '.join(found[:9])}"
             )
-        with torch.no_grad():
-            target.copy_(value)
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """`folder/name`, which must exist there and not lead out of the folder by a link."""
-    path = folder / name
+        path = json_file.inside(path, found[0])
     if not path.is_file():
-        pickles = [p.name for p in folder.glob("*.bin")] + [p.name for p in folder.glob("*.pt")]
-        advice = (
-            f"; {pickles[0]} is a pickle, which can run code and is not opened: convert it to safetensors first"
-            if name == WEIGHTS and pickles
-            else ""
+        raise CutawayError(f"{path}: no such model folder")
+    if path.suffix.lower() != ".gguf":
+        advice = _is_pickle(path.name) or f"give the folder that it lies in: {path.parent}"
+        raise CutawayError(f"{path}: a file, expected a model's folder or a GGUF file; {advice}")
+    from cutaway.checkpoint import gguf
+
+    return gguf.read(path)
+
+
+def _open_folder(folder: Path) -> Contents:
+    config = json_file.read(folder, "config.json")
+    json_file.check_links(folder, [path for path in folder.iterdir() if path.is_symlink() and path.is_file()])
+    if not shards.there(folder):
+        pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
+        advice = f"; {_is_pickle(pickles[0])}" if pickles else ""
+        raise CutawayError(f"{folder}: {shards.WEIGHTS} is missing{advice}")
+    tensors, weights_file = shards.open_weights(folder)
+    return Contents(
+        config=config,
+        config_file=str(folder / "config.json"),
+        tensors=tensors,
+        weights_file=weights_file,
+        tokenizer=Tokenizer.open(folder) if Tokenizer.found_in(folder) else None,
+        generation=json_file.read_if_there(folder, "generation_config.json"),
+        chat_template=_chat_template(folder),
+    )
+
+
+def _is_pickle(name: str) -> str:
+    """What to do about a file that may run code when it is opened; empty for another kind of file."""
+    if Path(name).suffix.lower() not in PICKLES:
+        return ""
+    return (
+        f"{name} is a pickle, which can run code and is not opened: convert it to safetensors first "
+        "(if you trust it, open it with transformers and write it with save_pretrained)"
+    )
+
+
+def _chat_template(folder: Path) -> str | None:
+    """chat_template.jinja, else what tokenizer_config.json has: one text, or named ones, of which `default`."""
+    if (folder / TEMPLATE).exists():
+        path = json_file.inside(folder, TEMPLATE)
+        if path.stat().st_size > MOST_TEMPLATE_BYTES:
+            raise CutawayError(f"{path}: too large, expected at most {MOST_TEMPLATE_BYTES:,} bytes")
+        return read_text(path)
+    given = json_file.read_if_there(folder, "tokenizer_config.json").get("chat_template")
+    if isinstance(given, list):
+        named = {entry.get("name"): entry.get("template") for entry in given if isinstance(entry, dict)}
+        given = named.get("default")
+    if given is not None and not isinstance(given, str):
+        raise CutawayError(
+            f"{folder / 'tokenizer_config.json'}: chat_template is {given!r:.60}, expected a text"
         )
-        raise CutawayError(f"{folder}: {name} is missing{advice}")
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise CutawayError(f"{path}: leads out of the model folder")
-    return path
+    return given
 
 
-def _write_json(path: Path, values: dict[str, object]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
+    """The config of a checkpoint and its architecture, None for one of our own.
+
+    Raises CutawayError for a key that is missing, wrong or not supported, and for sizes that what lies beside the
+    config belies: nothing that big need be built to find out.
+    """
+    where, n_tensors = contents.config_file, len(contents.tensors)
+    architecture = architecture_of(contents.config, contents.tensors, where)
+    if architecture is None:
+        own = {key: value for key, value in contents.config.items() if key not in ("model_type", "dtype")}
+        config = parse(ModelConfig, own, where)
+    else:
+        config = architecture.read_config(contents.config, where)
+    encoder_layers = config.encoder_layers if config.family == "encoder-decoder" else 0
+    n_parts = (
+        config.n_layers + encoder_layers + config.n_experts * (config.n_layers - len(config.dense_layers))
+    )
+    if n_parts > n_tensors:
+        raise CutawayError(
+            f"{where}: asks for {n_parts:,} layers and experts, but {contents.weights_file} has only "
+            f"{n_tensors:,} tensors"
+        )
+    table = (
+        (config.max_len + config.position_offset) * config.d_model if config.position == "sinusoidal" else 0
+    )
+    held = sum(prod(stored.shape) for stored in contents.tensors.values())
+    if table > max(held // 8, MOST_TABLE):
+        raise CutawayError(
+            f"{where}: a table of {config.max_len:,} positions has {table:,} numbers, expected a small part of those "
+            f"of the weights ({held:,})"
+        )
+    tokenizer = contents.tokenizer
+    if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
+        raise CutawayError(
+            f"{where}: vocab_size is {config.vocab_size}, but the tokenizer has {tokenizer.vocab_size} pieces"
+        )
+    return config, architecture

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from cutaway.checkpoint.table import TRANSPOSE, Architecture, Key, Row, third
+from cutaway.checkpoint.activations import activation_key
+from cutaway.checkpoint.table import TRANSPOSE, Architecture, Key, Row, control_ids, third
 
 L, M = "decoder.layers.{}.", "transformer.h.{}."
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
-THEIR_ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
 
 
 def _inner_width(value: object, theirs: Mapping[str, object]) -> object:
@@ -25,18 +24,10 @@ GPT2 = Architecture(
         Key("n_inner", "d_ff", None, read=_inner_width),
         Key("n_positions", "max_len", 1024),
         Key("layer_norm_epsilon", "norm_eps", 1e-5),
-        Key(
-            "activation_function",
-            "activation",
-            "gelu_new",
-            read=lambda value, _: ACTIVATIONS[str(value)],
-            write=lambda value, _: THEIR_ACTIVATIONS.get(str(value), str(value)),
-        ),
+        activation_key("activation_function", "gelu_new"),
         Key("resid_pdrop", "dropout", 0.1),
         Key("embd_pdrop", "dropout", write_only=True),
-        Key("pad_token_id", "pad_id", None),
-        Key("bos_token_id", "bos_id", None),
-        Key("eos_token_id", "eos_id", None),
+        *control_ids(bos=50_256, eos=50_256),
     ),
     rows=(
         Row("transformer.wte", "embed.tokens"),
@@ -69,4 +60,6 @@ GPT2 = Architecture(
     },
     written={"attn_pdrop": 0.0},
     ignored=(r"transformer\.h\.\d+\.attn\.(masked_)?bias",),
+    base_class="GPT2Model",
+    prefix="transformer.",
 )

@@ -3,11 +3,9 @@ post-norm and pre-norm."""
 
 from collections.abc import Mapping
 
-from cutaway.checkpoint.table import ROW_VECTOR, Architecture, Key, Row
+from cutaway.checkpoint.activations import activation_key
+from cutaway.checkpoint.table import ROW_VECTOR, Architecture, Key, Row, token_id
 from cutaway.config import ModelConfig
-
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu", "swish": "silu"}
-THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 
 def _scale(value: object, theirs: Mapping[str, object]) -> float:
@@ -46,19 +44,13 @@ KEYS = (
     Key("encoder_ffn_dim", "d_ff"),
     Key("decoder_ffn_dim", "d_ff"),
     Key("max_position_embeddings", "max_len", 1024),
-    Key(
-        "activation_function",
-        "activation",
-        "gelu",
-        read=lambda value, _: ACTIVATIONS[str(value)],
-        write=lambda value, _: THEIR_ACTIVATIONS.get(str(value)),
-    ),
+    activation_key("activation_function", "gelu"),
     Key("scale_embedding", "embed_scale", False, read=_scale, write=lambda value, _: value != 1.0),
     Key("dropout", "dropout", 0.0),
     Key("pad_token_id", "pad_id"),
     Key("bos_token_id", "bos_id", None),
-    Key("eos_token_id", "eos_id"),
-    Key("decoder_start_token_id", "decoder_start_id"),
+    Key("eos_token_id", "eos_id", read=token_id),
+    Key("decoder_start_token_id", "decoder_start_id", None),
 )
 ROWS = (
     Row("model.shared", "source_embed.tokens"),
@@ -69,8 +61,8 @@ ROWS = (
     *_stack("decoder", cross=True),
 )
 FIXED: dict[str, object] = {
-    "family": "encoder-decoder", "norm": "layernorm", "norm_eps": 1e-5, "position": "sinusoidal",
-    "tied": True, "head": "linear", "gated": False, "attn_bias": True, "mlp_bias": True,
+    "family": "encoder-decoder", "norm": "layernorm", "norm_eps": 1e-5, "tied": True, "head": "linear",
+    "gated": False, "attn_bias": True, "mlp_bias": True,
 }  # fmt: skip
 CONSTANTS: dict[str, object] = {"tie_word_embeddings": True}
 WRITTEN: dict[str, object] = {
@@ -78,6 +70,9 @@ WRITTEN: dict[str, object] = {
     "attention_dropout": 0.0,
 }  # fmt: skip
 TABLES = (r"model\.(en|de)coder\.embed_positions\.weights?",)  # the fixed sinusoids, which older files store
+ZERO = (
+    "head.unembed.bias",
+)  # files of the base class, such as BART's first ones, have no bias of the output
 
 MARIAN = Architecture(
     model_type="marian",
@@ -87,10 +82,19 @@ MARIAN = Architecture(
         Key("decoder_vocab_size", "vocab_size", None, read=lambda v, theirs: v or theirs["vocab_size"]),
     ),
     rows=(Row("final_logits_bias", "head.unembed.bias", ROW_VECTOR), *ROWS),
-    fixed={**FIXED, "norm_order": "post", "head_bias": True, "sinusoid": "halves", "position_offset": 0},
+    fixed={
+        **FIXED,
+        "norm_order": "post",
+        "position": "sinusoidal",
+        "sinusoid": "halves",
+        "position_offset": 0,
+        "head_bias": True,
+    },
     constants={**CONSTANTS, "share_encoder_decoder_embeddings": True},
     written=WRITTEN,
     ignored=TABLES,
+    zero_if_absent=ZERO,
+    prefix="model.",
 )
 
 
@@ -120,9 +124,17 @@ M2M100 = Architecture(
         Row("model.encoder.layer_norm", "encoder.norm"),
         Row("model.decoder.layer_norm", "decoder.norm"),
     ),
-    fixed={**FIXED, "norm_order": "pre", "head_bias": False, "sinusoid": "halves_m2m"},
+    fixed={
+        **FIXED,
+        "norm_order": "pre",
+        "position": "sinusoidal",
+        "sinusoid": "halves_m2m",
+        "head_bias": False,
+    },
     constants=CONSTANTS,
     written=WRITTEN,
     ignored=TABLES,
+    zero_if_absent=ZERO,
+    prefix="model.",
     fits=_positions_agree,
 )

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cutaway.config import ModelConfig, parse, to_dict
+from cutaway.config import ModelConfig, parse
 from cutaway.errors import CutawayError
 
 Value = object
+# TensorFlow's names of a norm's scale and shift, which the first files of BERT have to this day.
+OLDER_ENDS = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,11 @@ class Architecture:
 
     `fixed` are our config values it always has: a model can be written in this architecture when they match.
     `constants` are keys of its file that must have one value for us, `written` such that others want to read.
-    `ignored` are regular expressions of tensors that files carry and no forward pass here reads.
+    `ignored` are regular expressions of tensors that files carry and no forward pass here reads, `zero_if_absent` our
+    names of tensors that a file may lack. `base_class` is
+    the name of the same model without its head, and `prefix` what stands before the names of the tensors that both
+    share: files of the base class, and some others, are written without it. Of several entries of one model_type,
+    `when` tells by the file's config which one it is.
     """
 
     model_type: str
@@ -78,12 +84,30 @@ class Architecture:
     constants: Mapping[str, Value] = field(default_factory=dict)
     written: Mapping[str, Value] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    zero_if_absent: tuple[str, ...] = ()
+    base_class: str | None = None
+    prefix: str = ""
+    when: Callable[[Mapping[str, Value]], bool] = lambda _: True
     fits: Callable[[ModelConfig], bool] = lambda _: True
+
+    def without_prefix(self) -> "Architecture":
+        """The same architecture in a file whose names lack the prefix."""
+        rows = tuple(replace(row, theirs=row.theirs.removeprefix(self.prefix)) for row in self.rows)
+        escaped = re.escape(self.prefix)
+        ignored = tuple(pattern.removeprefix(escaped) for pattern in self.ignored)
+        return replace(self, rows=rows, ignored=ignored, prefix="")
+
+    def without_head(self) -> "Architecture":
+        """The base class: its files hold no head that predicts words."""
+        assert self.base_class is not None, f"{self.model_type} has no base class"
+        rows = tuple(row for row in self.rows if not row.ours.startswith("head."))
+        fixed = {**self.fixed, "head": "none", "head_bias": False}
+        return replace(self, class_name=self.base_class, rows=rows, fixed=fixed)
 
     def read_config(self, theirs: Mapping[str, Value], where: str) -> ModelConfig:
         """Raises CutawayError naming the key of the file that is missing, wrong, or not supported."""
         for key, value in self.constants.items():
-            if theirs.get(key, value) != value:
+            if theirs.get(key) not in (None, value):
                 raise CutawayError(
                     f"{where}: {key} is {theirs[key]!r}; only {value!r} is supported for {self.model_type}"
                 )
@@ -110,14 +134,13 @@ class Architecture:
 
     def expresses(self, config: ModelConfig) -> bool:
         """Whether a file of this architecture says everything that `config` says."""
-        values = to_dict(config)
-        if any(values[name] != value for name, value in self.fixed.items()) or not self.fits(config):
+        if not self.fits(config) or any(getattr(config, name) != value for name, value in self.fixed.items()):
             return False
         try:
             again = self.read_config(self.write_config(config), "config")
         except CutawayError:  # a value that this architecture has no word for
             return False
-        return _explicit(again) == _explicit(config)
+        return explicit(again) == explicit(config)
 
     def write_config(self, config: ModelConfig) -> dict[str, Value]:
         written: dict[str, Value] = {"architectures": [self.class_name], "model_type": self.model_type}
@@ -126,76 +149,40 @@ class Architecture:
             written[key.theirs] = key.write(getattr(config, key.ours), config)
         return written
 
-    def fill(self, model: nn.Module, tensors: Mapping[str, "Stored"], where: str) -> None:
-        """Copy the file's tensors into the model's parameters, in place, every one accounted for.
-
-        Tied parameters may be stored under any of their names; two names must then agree. Raises CutawayError
-        for a missing, unexpected or wrongly shaped tensor.
-        """
-        used: set[str] = set()
-        for names in aliases(model):
-            target = model.get_parameter(names[0])
-            filled_from: str | None = None
-            for theirs, op in (found for name in names for found in self._theirs(name)):
-                if theirs not in tensors:
-                    continue
-                used.add(theirs)
-                value = op.load(tensors[theirs].read())
-                if value.shape != target.shape:
-                    raise CutawayError(
-                        f"{where}: tensor {theirs!r} gives {names[0]} the shape {list(value.shape)}, "
-                        f"the config asks for {list(target.shape)}"
-                    )
-                if filled_from is None:
-                    with torch.no_grad():
-                        target.copy_(value)
-                    filled_from = theirs
-                elif not torch.equal(value.to(target.dtype), target):
-                    raise CutawayError(
-                        f"{where}: {filled_from!r} and {theirs!r} are tied by the config but differ in the file"
-                    )
-            if filled_from is None:
-                expected = [theirs for name in names for theirs, _ in self._theirs(name)]
-                raise CutawayError(f"{where}: tensor {' or '.join(expected) or names[0]} is missing")
-        left = [
-            name
-            for name in tensors
-            if name not in used and not any(re.fullmatch(pattern, name) for pattern in self.ignored)
-        ]
-        if left:
-            raise CutawayError(
-                f"{where}: {len(left)} tensors belong to no part of a {self.model_type} model: "
-                f"{', '.join(sorted(left)[:5])}"
-            )
-
-    def spread(self, model: nn.Module) -> dict[str, Tensor]:
-        """The model's parameters under the names of the file; tied ones once."""
-        joined: dict[str, dict[int, tuple[Op, Tensor]]] = {}
-        for names in aliases(model):
-            found = next((f for name in names for f in self._theirs(name)), None)
-            assert found is not None, f"{self.model_type} has no row for {names[0]}"
-            theirs, op = found
-            joined.setdefault(theirs, {})[op.part] = (op, model.get_parameter(names[0]).detach())
-        tensors: dict[str, Tensor] = {}
-        for theirs, parts in joined.items():
-            op = parts[0][0]
-            tensors[theirs] = op.save([parts[i][1] for i in sorted(parts)]).contiguous()
-        return tensors
-
-    def _theirs(self, name: str) -> list[tuple[str, Op]]:
+    def theirs(self, name: str) -> list[tuple[str, Op]]:
         """The file's names, with ops, of our tensor `name`, the preferred one first."""
-        found: list[tuple[str, Op]] = []
-        for row in self.rows:
-            pattern = re.escape(row.ours).replace(r"\{\}", r"(\d+)")
-            if match := re.fullmatch(pattern, name):
-                found.append((row.theirs.format(*match.groups()), row.op))
-            elif match := re.fullmatch(pattern + r"(\.weight|\.bias)", name):
-                *numbers, leaf = match.groups()
-                found.append((row.theirs.format(*numbers) + leaf, row.op))
-        return found
+        numbers = re.findall(r"(?<=\.)\d+(?=\.)", name)
+        family = re.sub(r"(?<=\.)\d+(?=\.)", "{}", name)
+        stem, _, leaf = family.rpartition(".")
+        found = [(row.theirs.format(*numbers), row.op) for row in self._rows_of(family)]
+        if leaf in ("weight", "bias"):
+            found += [(f"{row.theirs.format(*numbers)}.{leaf}", row.op) for row in self._rows_of(stem)]
+        ends = OLDER_ENDS.items()
+        return found + [
+            (name.removesuffix(end) + old, op)
+            for name, op in found
+            for end, old in ends
+            if name.endswith(end)
+        ]
+
+    def _rows_of(self, ours: str) -> list[Row]:
+        return [row for row in self.rows if row.ours == ours]
 
 
-def _explicit(config: ModelConfig) -> ModelConfig:
+def token_id(value: Value, _: Mapping[str, Value]) -> Value:
+    """One id: the first where a file lists several ends (all of them stand in generation_config.json), None for a
+    negative one, by which old files say that there is none."""
+    first = value[0] if isinstance(value, list) and value else value
+    return None if isinstance(first, int) and first < 0 else first
+
+
+def control_ids(pad: Value = None, bos: Value = None, eos: Value = None) -> tuple[Key, ...]:
+    """The keys of control tokens, with the defaults that an architecture's own configuration has."""
+    roles = {"pad": pad, "bos": bos, "eos": eos}
+    return tuple(Key(f"{role}_token_id", f"{role}_id", id, read=token_id) for role, id in roles.items())
+
+
+def explicit(config: ModelConfig) -> ModelConfig:
     """The same config with every value that may be left open filled in, so that equal ones compare equal."""
     encoder_layers = config.encoder_layers if config.family == "encoder-decoder" else None
     return replace(
@@ -205,19 +192,11 @@ def _explicit(config: ModelConfig) -> ModelConfig:
         d_head=config.head_width,
         attn_scale=config.head_width**-0.5 if config.attn_scale is None else config.attn_scale,
         final_norm=config.has_final_norm,
+        attn_out_bias=config.has_out_bias,
+        d_expert=config.expert_width,
+        # what only a mixture of experts reads
+        n_experts_per_token=config.n_experts_per_token if config.n_experts else 1,
+        experts_renormalised=config.experts_renormalised or not config.n_experts,
+        window_layers=tuple(sorted(config.window_layers)),
+        dense_layers=tuple(sorted(config.dense_layers)),
     )
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A tensor that lies in a file until it is read."""
-
-    read: Callable[[], Tensor]
-
-
-def aliases(model: nn.Module) -> list[list[str]]:
-    """The names of every parameter; a tied one has several."""
-    found: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        found.setdefault(id(parameter), []).append(name)
-    return list(found.values())

@@ -10,11 +10,16 @@ from typing import Annotated
 import typer
 
 import cutaway
+from cutaway.cli.chat import chat
+from cutaway.cli.convert import convert
 from cutaway.cli.demo import demo
+from cutaway.cli.embed import embed
 from cutaway.cli.evaluate import evaluate
 from cutaway.cli.fill import fill
 from cutaway.cli.generate import generate
+from cutaway.cli.inspect import inspect
 from cutaway.cli.models import models
+from cutaway.cli.similarity import similarity
 from cutaway.cli.tokenize import tokenize
 from cutaway.cli.tokenizer import tokenizer
 from cutaway.cli.train import train
@@ -34,10 +39,15 @@ for command, line in (
     (demo, "Translate a few sentences and draw how one came about."),
     (translate, "Translate between Chinese and English."),
     (generate, "Go on with a text."),
+    (chat, "Talk with a model that was taught to chat."),
     (fill, "Find the words for the gaps of a text."),
+    (embed, "Turn texts into vectors that say what they are about."),
+    (similarity, "Compare texts by their vectors."),
     (evaluate, "BLEU and chrF of a translator on a test set."),
+    (inspect, "Show what a model is: boxes, sizes, parameters, memory, taps."),
     (models, "List the bundled models."),
     (tokenize, "Show how a text is cut into pieces."),
+    (convert, "Write a model as a Hugging Face folder."),
     (train, "Train a model by a recipe."),
 ):
     app.command(short_help=line)(command)

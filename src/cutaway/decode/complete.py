@@ -169,12 +169,13 @@ def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: s
 
 
 def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:
-    """The start token, alone, before every prompt of a model that was trained with one. A model whose start token
-    is also its end token (GPT-2) was not; there it only begins an `empty` prompt, as after a text's end."""
-    ends, bos = end_ids_of(loaded), loaded.config.bos_id
-    if bos is not None and (empty or bos not in ends):
-        return [bos]
-    return ends[:1] if empty else []
+    """What the tokenizer puts before every text: the start token, where the model was trained with one. An `empty`
+    prompt begins with the model's start or end token in any case, as after a text's end."""
+    before, _ = loaded.require_tokenizer().around
+    if before or not empty:
+        return before
+    bos = loaded.config.bos_id
+    return end_ids_of(loaded)[:1] if bos is None else [bos]
 
 
 def _open(loaded: Loaded) -> tuple[Tokenizer, DecoderOnly]:

@@ -52,7 +52,7 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     mask_id = loaded.config.mask_id if loaded.config.mask_id is not None else tokenizer.require("mask")
     if not 1 <= top <= MAX_ALTERNATIVES:
         raise CutawayError(f"top is {top}, expected 1 to {MAX_ALTERNATIVES}")
-    ids, pieces = _encode(tokenizer, text, mask_id)
+    ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
     gaps = [position for position, id in enumerate(ids) if id == mask_id]
     if not gaps:
         raise CutawayError(f"the text has no gap to fill; write {' or '.join(MARKS)} where a word is missing")
@@ -62,7 +62,7 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
         )
     model = loaded.model.eval()
     with torch.inference_mode():
-        hidden = model.hidden(torch.tensor([ids], device=model.head.unembed.weight.device))  # (1, T, D)
+        hidden = model.hidden(torch.tensor([ids], device=next(model.parameters()).device))  # (1, T, D)
         logits = model.head(hidden[:, gaps])[0].float()  # (gaps, V)
         logits[:, [*tokenizer.controls, *range(tokenizer.vocab_size, logits.shape[1])]] = -torch.inf
         probabilities, best = logits.softmax(dim=-1).topk(min(top, tokenizer.vocab_size), dim=-1)
@@ -83,24 +83,24 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     return Filled(text, tokenizer.decode(filled), ids, pieces, found)
 
 
-def _encode(tokenizer: Tokenizer, text: str, mask_id: int) -> tuple[list[int], list[str]]:
-    """Ids and pieces of a text with its gaps, between [CLS] and [SEP] where the tokenizer has them."""
-    marks = dict.fromkeys([*MARKS, tokenizer.piece(mask_id)])
-    parts = re.split("|".join(map(re.escape, marks)), text)
+def encode_with_gaps(tokenizer: Tokenizer, text: str, mask_id: int | None) -> tuple[list[int], list[str]]:
+    """Ids and pieces of a text with its gaps, between what the tokenizer puts around a text ([CLS] and [SEP])."""
+    marks = [] if mask_id is None else [*dict.fromkeys([*MARKS, tokenizer.piece(mask_id)])]
+    parts = re.split("|".join(map(re.escape, marks)), text) if marks else [text]
     ids: list[int] = []
     pieces: list[str] = []
 
-    def add_control(id: int | None) -> None:
-        if id is not None:
-            ids.append(id)
-            pieces.append(tokenizer.readable(id))
+    def add_controls(controls: list[int]) -> None:
+        ids.extend(controls)
+        pieces.extend(map(tokenizer.readable, controls))
 
-    add_control(tokenizer.role("cls"))
+    before, after = tokenizer.around
+    add_controls(before)
     for i, part in enumerate(parts):
-        if i:
-            add_control(mask_id)
+        if i and mask_id is not None:
+            add_controls([mask_id])
         encoding = tokenizer.encode(part.rstrip() if i < len(parts) - 1 else part)
         ids += encoding.ids
         pieces += encoding.pieces
-    add_control(tokenizer.role("sep"))
+    add_controls(after)
     return ids, pieces

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 _ROWS = 256  # with more, reading the weights is no longer what a product waits for
+_SAMPLE = 4096  # values that tell whether a weight may be a 16-bit float throughout
 
 
 class HalfStoredLinear(nn.Linear):
@@ -15,7 +16,8 @@ class HalfStoredLinear(nn.Linear):
 
     Decoding waits for weights to come from memory. Where every weight is a 16-bit float exactly, as in a model that was
     saved in that type, the copy is read instead: products and sums stay in fp32, only the order of sums changes. The
-    copy is used without gradients only, and made anew when the weight has changed since.
+    copy is for steps of one token a row, without gradients: what reads a whole text reads each weight once and need not
+    wait for a copy. It is made at the second such step, and anew when the weight has changed since.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -24,12 +26,15 @@ class HalfStoredLinear(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
         self._copy: torch.ScriptObject | None = None  # None too where 16 bits cannot hold the weights
         self._copied_from: tuple[int, int] | None = None
+        self._stepped = False
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
+        step = input.dim() < 3 or input.shape[-2] == 1
         few = input.numel() <= _ROWS * self.in_features
-        if few and input.dtype == torch.float32 and not torch.is_grad_enabled():
-            copy = self._stored()
+        if step and few and input.dtype == torch.float32 and not torch.is_grad_enabled():
+            copy = self._stored() if self._stepped else None
+            self._stepped = True
             if copy is not None:
                 return _operator("linear_dynamic_fp16")(input, copy)
         return F.linear(input, self.weight, self.bias)
@@ -50,13 +55,16 @@ def fits_16_bits(weight: Tensor) -> bool:
 
 
 def store_in_half(model: nn.Module) -> None:
-    """Give the linear layers of a model on the CPU whose weights 16 bits hold exactly a `HalfStoredLinear`, in place.
-    Names, parameters and taps stay as they are. Does nothing where this build of PyTorch lacks the kernels."""
+    """Give the linear layers of a model on the CPU whose weights 16 bits seem to hold exactly, by a sample of them, a
+    `HalfStoredLinear`, in place; it looks at all when it makes its copy. Names, parameters and taps stay as they are.
+    Does nothing where this build of PyTorch lacks the kernels."""
     if torch.backends.quantized.engine not in ("x86", "fbgemm"):
         return
     for module in list(model.modules()):
         for name, child in module.named_children():
-            if type(child) is nn.Linear and child.weight.device.type == "cpu" and fits_16_bits(child.weight):
+            if type(child) is not nn.Linear or child.weight.device.type != "cpu":
+                continue
+            if fits_16_bits(child.weight.detach().flatten()[:_SAMPLE]):
                 setattr(module, name, HalfStoredLinear(child))
 
 

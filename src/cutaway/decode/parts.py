@@ -69,8 +69,12 @@ def tokenizer_for(loaded: Loaded, family: str) -> Tokenizer:
             f"{loaded.path} is a model of the {loaded.config.family} family, expected {family}; "
             f"use it with `{COMMANDS[loaded.config.family]}`"
         )
+    if loaded.config.head == "none":
+        raise CutawayError(
+            f"{loaded.path} has no output head: it gives vectors, not words; use it with `cutaway embed`"
+        )
     if loaded.tokenizer is None:
-        raise CutawayError(f"{loaded.path} has no tokenizer.json, so it cannot work with text")
+        raise CutawayError(f"{loaded.path} has no tokenizer, so it cannot work with text")
     if loaded.tokenizer.vocab_size > loaded.config.vocab_size:
         raise CutawayError(
             f"{loaded.path}: the tokenizer has {loaded.tokenizer.vocab_size} pieces, but the model's vocab_size "

@@ -47,7 +47,7 @@ def score_targets(
     """
     start = model.config.decoder_start_id
     assert start is not None, "the config has no decoder_start_id"
-    device = model.head.unembed.weight.device
+    device = next(model.parameters()).device
     source, source_mask = pad_right(sources, model.config.pad_id or 0, device)
     target, _ = pad_right([[start, *ids[:-1]] for ids in targets], model.config.pad_id or 0, device)
     labels, _ = pad_right(targets, IGNORED, device)
@@ -59,7 +59,7 @@ def score_continuations(
     model: DecoderOnly, prompts: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[list[float]]:
     """Log-probability of every id of `targets`, each given its prompt (at least one token) and the ids before it."""
-    device = model.head.unembed.weight.device
+    device = next(model.parameters()).device
     pairs = list(zip(prompts, targets, strict=True))
     ids, _ = pad_right(
         [[*prompt, *target[:-1]] for prompt, target in pairs], model.config.pad_id or 0, device

@@ -9,6 +9,7 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.generate import Finish, Limits, stream
 from cutaway.decode.half_stored import store_in_half
+from cutaway.decode.languages import OURS, Language, has_han, route, simplified, target_of
 from cutaway.decode.length_penalty import LengthPenalty
 from cutaway.decode.padding import pad_right
 from cutaway.decode.parts import (
@@ -23,13 +24,10 @@ from cutaway.decode.parts import (
 )
 from cutaway.decode.sampling import Sampling
 from cutaway.decode.search import Search
-from cutaway.decode.source import Language, has_han, simplified, target_of
 from cutaway.decode.stepping import Attention
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
-
-LANGUAGE_TOKENS = {"en": ">>eng<<", "zh": ">>zho<<"}
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,8 @@ class Translation:
 
 
 class Translator:
-    """Translates with an encoder-decoder checkpoint. Models with language tokens (`>>eng<<`, `>>zho<<`, put before
-    the source) translate both ways; others translate the one way they were trained for.
+    """Translates with an encoder-decoder checkpoint. Models with language tokens translate into what those name (see
+    `languages.route`); others do the one thing they were trained for.
 
     Raises CutawayError when the checkpoint is of another family or lacks what translating needs.
     """
@@ -101,19 +99,23 @@ class Translator:
         assert isinstance(loaded.model, EncoderDecoder)
         self.model, self.config = loaded.model.eval(), loaded.config
         store_in_half(self.model)
-        self._end_ids = end_ids_of(loaded)
-        if not self._end_ids or self.config.decoder_start_id is None:
-            missing = "decoder_start_token_id" if self._end_ids else "eos_token_id"
+        self.end_ids = end_ids_of(loaded)
+        if not self.end_ids or self.config.decoder_start_id is None:
+            missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
             raise CutawayError(f"{loaded.path}: config.json lacks {missing}, which translating needs")
-        self._start = [self.config.decoder_start_id]
         self._forbidden = unwanted_ids(loaded, self.tokenizer)
-        ids = {language: self.tokenizer.id(token) for language, token in LANGUAGE_TOKENS.items()}
-        self._languages = {language: id for language, id in ids.items() if id is not None}
+        self._route = route(self.tokenizer, self.end_ids[0])
+        forced = loaded.generation.get("forced_bos_token_id")
+        if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
+            raise CutawayError(
+                f"{loaded.path}: forced_bos_token_id is {forced!r}, expected an id of the model"
+            )
+        self._start = [self.config.decoder_start_id, *([forced] if isinstance(forced, int) else [])]
 
     @property
     def languages(self) -> list[Language]:
         """What `to` may be; empty for a model of one direction."""
-        return list(self._languages)
+        return list(self._route.ways)
 
     def translate(
         self,
@@ -169,10 +171,10 @@ class Translator:
             found = search.run(
                 self.model,
                 self._begin([sources[i].ids for i in batch]),
-                [self._start] * len(batch),
+                [self.start(sources[i]) for i in batch],
                 rows=batch,
                 limits=[self._limits(sources[i], max_new_tokens, min_new_tokens) for i in batch],
-                eos_id=self._end_ids,
+                eos_id=self.end_ids,
                 forbidden=self._forbidden,
             )
             for i, generated in zip(batch, found, strict=True):
@@ -205,9 +207,9 @@ class Translator:
         steps = stream(
             self.model,
             self._begin([source.ids]),
-            [self._start],
+            [self.start(source)],
             limits=self._limits(source, max_new_tokens, min_new_tokens),
-            eos_id=self._end_ids,
+            eos_id=self.end_ids,
             sampling=sampling,
             forbidden=self._forbidden,
             alternatives=alternatives,
@@ -221,7 +223,7 @@ class Translator:
         """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
         to = self._direction(text, to)
         notes: list[str] = []
-        plain = simplified(text)
+        plain = simplified(text) if self._route.simplified else text
         if plain != text:
             notes.append("traditional Chinese characters were converted to simplified ones")
         if to == "zh" and has_han(text):
@@ -229,9 +231,8 @@ class Translator:
         encoding = self.tokenizer.encode(plain)
         if not encoding.ids or not text.strip():
             return Source(text, to, [], [], ())
-        before = [] if to is None else [self._languages[to]]
-        end = self._end_ids[0]
-        room = self.config.max_len - len(before) - 1
+        before, after = self._route.around(to)
+        room = self.config.max_len - len(before) - len(after)
         kept = len(encoding.ids)
         if kept > room:
             if not truncate:
@@ -247,36 +248,42 @@ class Translator:
         return Source(
             text,
             to,
-            [*before, *encoding.ids[:kept], end],
-            [*map(self.tokenizer.readable, before), *encoding.pieces[:kept], self.tokenizer.readable(end)],
+            [*before, *encoding.ids[:kept], *after],
+            [
+                *map(self.tokenizer.readable, before),
+                *encoding.pieces[:kept],
+                *map(self.tokenizer.readable, after),
+            ],
             tuple(notes),
         )
 
     def _direction(self, text: str, to: Language | None) -> Language | None:
-        if to is not None and to not in LANGUAGE_TOKENS:
-            raise CutawayError(
-                f"to is {to!r}{nearest(to, LANGUAGE_TOKENS)}, expected one of {', '.join(LANGUAGE_TOKENS)}"
-            )
-        if not self._languages:
+        if to is not None and to not in OURS:
+            raise CutawayError(f"to is {to!r}{nearest(to, OURS)}, expected one of {', '.join(OURS)}")
+        if not self._route.ways:
             if to is not None:
                 raise CutawayError(
-                    f"this model has no language token ({LANGUAGE_TOKENS[to]}): it translates one way only, so leave "
+                    f"this model has no language token for {to!r}: it translates one way only, so leave "
                     "out the target language"
                 )
             return None
         to = to or target_of(text)
-        if to not in self._languages:
+        if to not in self._route.ways:
             raise CutawayError(
-                f"this model does not translate into {to!r}, only into {', '.join(self._languages)}"
+                f"this model does not translate into {to!r}, only into {', '.join(self._route.ways)}"
             )
         return to
+
+    def start(self, source: Source) -> list[int]:
+        """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
+        return [*self._start[:1], *(self._route.start(source.to) or self._start[1:])]
 
     def _limits(self, source: Source, most: int | None, least: int) -> Limits:
         most = max(2 * len(source.ids) + 20, least) if most is None else most
         return Limits(most, least, self.config.max_len)
 
     def _begin(self, sources: Sequence[Sequence[int]]) -> Cache:
-        ids, mask = pad_right(sources, self.config.pad_id or 0, self.model.head.unembed.weight.device)
+        ids, mask = pad_right(sources, self.config.pad_id or 0, next(self.model.parameters()).device)
         with torch.inference_mode():
             return self.model.begin(ids, mask)
 

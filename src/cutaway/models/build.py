@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import torch
+
 from cutaway.config import ModelConfig, parse
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.decoder_only import DecoderOnly
@@ -20,6 +22,13 @@ FAMILIES: dict[str, type[EncoderDecoder] | type[DecoderOnly] | type[EncoderOnly]
 def build(config: ModelConfig) -> Model:
     """A model with fresh weights from torch's global random state."""
     return FAMILIES[config.family](config)
+
+
+def skeleton(config: ModelConfig) -> Model:
+    """The model of a config without its weights: every module, name and shape on torch's meta device, the fixed tables
+    real, and no memory for the parameters."""
+    with torch.device("meta"):
+        return build(config)
 
 
 def _marian(d_model: int, n_heads: int, d_ff: int, dropout: float) -> dict[str, object]:

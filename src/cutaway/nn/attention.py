@@ -3,6 +3,7 @@
 # Shapes: B batch, T queries, S keys, D width, H heads, K key/value heads, E head width.
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -28,18 +29,22 @@ class Attention(nn.Module):
         n_kv_heads: int,
         d_head: int,
         use_bias: bool,
+        out_bias: bool,
         scale: float | None = None,
-        qk_norm_eps: float | None = None,
+        softcap: float | None = None,
+        head_norm: Callable[[int], nn.Module] | None = None,
     ):
+        """`head_norm` makes the norm of each head's query and key, given its width."""
         super().__init__()
         self.d_head, self.groups = d_head, n_heads // n_kv_heads
         self.scale = d_head**-0.5 if scale is None else scale
+        self.softcap = softcap
         self.q_proj = nn.Linear(d_model, n_heads * d_head, bias=use_bias)
         self.k_proj = nn.Linear(d_model, n_kv_heads * d_head, bias=use_bias)
         self.v_proj = nn.Linear(d_model, n_kv_heads * d_head, bias=use_bias)
-        self.o_proj = nn.Linear(n_heads * d_head, d_model, bias=use_bias)
-        self.q_norm = None if qk_norm_eps is None else nn.RMSNorm(d_head, eps=qk_norm_eps)
-        self.k_norm = None if qk_norm_eps is None else nn.RMSNorm(d_head, eps=qk_norm_eps)
+        self.o_proj = nn.Linear(n_heads * d_head, d_model, bias=out_bias)
+        self.q_norm = None if head_norm is None else head_norm(d_head)
+        self.k_norm = None if head_norm is None else head_norm(d_head)
 
     def forward(
         self,
@@ -79,18 +84,25 @@ class Attention(nn.Module):
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
         if self.groups > 1:
             k, v = (t.repeat_interleave(self.groups, dim=1) for t in (k, v))
-        if not tapped(self, "scores", "scaled", "masked", "pattern") and not _explicit_is_faster(q, k):
+        seen = self.softcap is not None or tapped(self, "scores", "scaled", "masked", "pattern")
+        if not seen and not _explicit_is_faster(q, k):
             if bias is not None:
                 bias = bias.to(q.dtype)
             return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=self.scale)
         scores = tap(self, "scores", q @ k.mT)  # (B, H, T, S)
         scaled = tap(self, "scaled", scores * self.scale)
-        masked = tap(self, "masked", scaled if bias is None else scaled + bias)
+        capped = scaled if self.softcap is None else soft_cap(scaled, self.softcap)
+        masked = tap(self, "masked", capped if bias is None else capped + bias)
         pattern = tap(self, "pattern", softmax_over_keys(masked))
         return pattern.to(v.dtype) @ v
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
+
+
+def soft_cap(x: Tensor, cap: float) -> Tensor:
+    """cap·tanh(x/cap): nearly x while small, never beyond ±cap (Gemma 2, §2)."""
+    return (x / cap).tanh() * cap
 
 
 def softmax_over_keys(masked: Tensor) -> Tensor:

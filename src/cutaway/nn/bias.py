@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from cutaway.nn.init import empty_table
+
 
 def key_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """mask (B, S) -> (B, 1, 1, S): 0 where there is a token, -inf where there is padding."""
@@ -20,6 +22,12 @@ def causal_bias(n_queries: int, n_keys: int, dtype: torch.dtype, device: torch.d
     """(T, S): -inf where a query would see a later key."""
     bias = torch.full((n_queries, n_keys), -math.inf, dtype=dtype, device=device)
     return bias.triu_(n_keys - n_queries + 1)
+
+
+def window_bias(n_queries: int, n_keys: int, window: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(T, S): -inf where a key lies `window` or more tokens before the query (Mistral: Jiang et al. 2023, §2)."""
+    bias = torch.full((n_queries, n_keys), -math.inf, dtype=dtype, device=device)
+    return bias.tril_(n_keys - n_queries - window)
 
 
 def document_bias(documents: Tensor, dtype: torch.dtype) -> Tensor:
@@ -50,7 +58,7 @@ class RelativeBias(nn.Module):
 
     def __init__(self, n_heads: int, buckets: int, max_distance: int, bidirectional: bool):
         super().__init__()
-        self.table = nn.Embedding(buckets, n_heads)
+        self.table = empty_table(buckets, n_heads)
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
 
     def forward(self, n_queries: int, n_keys: int) -> Tensor:
@@ -80,7 +88,7 @@ class AlibiBias(nn.Module):
 
     def __init__(self, n_heads: int):
         super().__init__()
-        self.register_buffer("slopes", torch.tensor(self._slopes(n_heads)), persistent=False)
+        self.register_buffer("slopes", torch.tensor(self._slopes(n_heads), device="cpu"), persistent=False)
 
     @classmethod
     def _slopes(cls, n_heads: int) -> list[float]:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.config import ModelConfig
+from cutaway.nn.init import empty_table
 from cutaway.nn.norm import make_norm
 from cutaway.nn.position import Sinusoidal
 from cutaway.tap import tap
@@ -17,15 +18,15 @@ class Embedding(nn.Module):
 
     def __init__(self, config: ModelConfig, tokens: nn.Embedding | None = None):
         super().__init__()
-        self.tokens = nn.Embedding(config.vocab_size, config.d_model) if tokens is None else tokens
+        self.tokens = empty_table(config.vocab_size, config.d_model) if tokens is None else tokens
         self.scale, self.offset = config.embed_scale, config.position_offset
         rows = config.max_len + config.position_offset
         self.positions: nn.Embedding | Sinusoidal | None = None
         if config.position == "learned":
-            self.positions = nn.Embedding(rows, config.d_model)
+            self.positions = empty_table(rows, config.d_model)
         elif config.position == "sinusoidal":
             self.positions = Sinusoidal(rows, config.d_model, config.sinusoid)
-        self.segments = nn.Embedding(config.n_segments, config.d_model) if config.n_segments else None
+        self.segments = empty_table(config.n_segments, config.d_model) if config.n_segments else None
         self.norm = (
             make_norm(config.norm, config.d_model, config.norm_eps) if config.embed_norm else nn.Identity()
         )

@@ -4,18 +4,21 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.config import ModelConfig
+from cutaway.errors import CutawayError
+from cutaway.nn.attention import soft_cap
 from cutaway.nn.mlp import ACTIVATIONS
 from cutaway.nn.norm import make_norm
 from cutaway.tap import tap
 
 
 class Head(nn.Module):
-    """logits = unembed(hidden) · scale; tied to the embedding matrix where the config says so."""
+    """logits = unembed(hidden) · scale, softly capped where the config says so; tied to the embedding matrix
+    likewise."""
 
     def __init__(self, config: ModelConfig, tokens: nn.Embedding):
         super().__init__()
         self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
-        self.scale = config.logit_scale
+        self.scale, self.softcap = config.logit_scale, config.logit_softcap
         if config.tied:
             self.unembed.weight = tokens.weight
 
@@ -26,7 +29,9 @@ class Head(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """hidden (B, T, D) -> logits (B, T, V)."""
         logits = self.unembed(self.transform(hidden))
-        return tap(self, "logits", logits if self.scale == 1.0 else logits * self.scale)
+        if self.scale != 1.0:
+            logits = logits * self.scale
+        return tap(self, "logits", logits if self.softcap is None else soft_cap(logits, self.softcap))
 
 
 class MaskedHead(Head):
@@ -42,7 +47,17 @@ class MaskedHead(Head):
         return self.norm(self.activation(self.dense(hidden)))
 
 
-HEADS: dict[str, type[Head]] = {"linear": Head, "masked": MaskedHead}
+class NoHead(nn.Module):
+    """In the place of a head that a checkpoint does not have."""
+
+    def __init__(self, config: ModelConfig, tokens: nn.Embedding):
+        super().__init__()
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        raise CutawayError("this model has no output head: it gives vectors (hidden), not words (logits)")
+
+
+HEADS: dict[str, type[Head] | type[NoHead]] = {"linear": Head, "masked": MaskedHead, "none": NoHead}
 
 
 def last_hidden(hidden: Tensor) -> Tensor:

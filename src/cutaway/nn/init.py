@@ -2,9 +2,16 @@
 
 import math
 
+import torch
 from torch import nn
 
 from cutaway.config import ModelConfig
+
+
+def empty_table(rows: int, width: int) -> nn.Embedding:
+    """A trainable table whose values `initialise` or a file will give. nn.Embedding itself draws some at once, which
+    on the meta device costs seconds of imports."""
+    return nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
 
 
 def initialise(model: nn.Module, config: ModelConfig) -> None:
@@ -16,6 +23,8 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
     stream are divided by √(2·layers), so that the stream's size does not grow with depth (Radford et al.
     2019, §2.3).
     """
+    if any(parameter.is_meta for parameter in model.parameters()):
+        return  # there is nothing to fill: the values will come from a file
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)

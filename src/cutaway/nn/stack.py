@@ -19,14 +19,20 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, n_layers: int, causal: bool, cross: bool = False):
         super().__init__()
         self.causal = causal
-        self.rotary = Rotary(config.head_width, config.rope_base) if config.position == "rotary" else None
+        self.rotary = self.local_rotary = None
+        if config.position == "rotary":
+            self.rotary = Rotary(config.head_width, config.rope_base, config.rope_scaling)
+            if config.rope_local_base is not None:
+                self.local_rotary = Rotary(config.head_width, config.rope_local_base)
+        self.window, self.window_layers = config.window, frozenset(config.window_layers)
         self.relative: biases.RelativeBias | biases.AlibiBias | None = None
         if config.position == "relative":
             buckets, distance = config.relative_buckets, config.relative_max_distance
             self.relative = biases.RelativeBias(config.n_heads, buckets, distance, bidirectional=not causal)
         elif config.position == "alibi":
             self.relative = biases.AlibiBias(config.n_heads)
-        self.layers = nn.ModuleList(Block(config, cross) for _ in range(n_layers))
+        experts = [config.n_experts > 0 and i not in config.dense_layers for i in range(n_layers)]
+        self.layers = nn.ModuleList(Block(config, cross, experts[i]) for i in range(n_layers))
         self.norm = (
             make_norm(config.norm, config.d_model, config.norm_eps)
             if config.has_final_norm
@@ -48,14 +54,20 @@ class Stack(nn.Module):
         mask (B, S) is False at padding; documents (B, T) keeps packed documents apart. With a cache, x are the
         newest T of S = cache.length positions and mask covers all S.
         """
-        rotation = None if self.rotary is None else self.rotary.angles(positions)
+        rotation = local_rotation = None if self.rotary is None else self.rotary.angles(positions)
+        if self.local_rotary is not None:
+            local_rotation = self.local_rotary.angles(positions)
         n_keys = x.shape[1] if cache is None else cache.length
-        bias = self._bias(x, n_keys, mask, documents)
+        bias = local_bias = self._bias(x, n_keys, mask, documents)
+        if self.window is not None and n_keys > self.window:
+            far = biases.window_bias(x.shape[1], n_keys, self.window, torch.float32, x.device)
+            local_bias = biases.add(bias, far)
         memory_bias = None if memory_mask is None else biases.key_bias(memory_mask, torch.float32)
         for i, layer in enumerate(self.layers):
             self_cache = None if cache is None else cache.self_attn[i]
             cross_cache = None if cache is None or cache.cross_attn is None else cache.cross_attn[i]
-            x = layer(x, bias, rotation, memory, memory_bias, self_cache, cross_cache)
+            near = (local_bias, local_rotation) if i in self.window_layers else (bias, rotation)
+            x = layer(x, *near, memory, memory_bias, self_cache, cross_cache)
         return tap(self, "normed", self.norm(x))
 
     def _bias(self, x: Tensor, n_keys: int, mask: Tensor | None, documents: Tensor | None) -> Tensor | None:

@@ -40,6 +40,16 @@ def share_out(pieces: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list
     return shared
 
 
+def traced(
+    offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], length: int
+) -> list[tuple[int, int]]:
+    """Offsets in a normalised text as offsets in the original of that length, where each character of the
+    normalised text stands for one of `spans`. A piece that is part of what one character became has that
+    character's span."""
+    starts = [*(start for start, _ in spans), length]
+    return [(starts[start], spans[end - 1][1] if end > start else starts[start]) for start, end in offsets]
+
+
 def groups(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
     """Pieces whose spans lie in one cluster, or overlap, belong together."""
     cluster_of: list[int] = []  # for each code point, which cluster it belongs to

@@ -9,26 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import tokenizers
 
-from cutaway import config
 from cutaway.errors import CutawayError, nearest
-from cutaway.text import display, offsets, tokenizer_json, training
+from cutaway.text import offsets, post_processor, tokenizer_files, tokenizer_json, training
+from cutaway.text.charsmap import Charsmap
+from cutaway.text.joint_vocabulary import JointVocabulary
 from cutaway.text.plan import BERT_ROLES, DEFAULT_ROLES, Kind, Normalization, Plan
 from cutaway.text.stream import TextStream
+from cutaway.text.unigram import SETTING, Cut, Unigram
+from cutaway.text.vocabulary import ROLES, Vocabulary, named
 
-ROLES = ("pad", "unk", "bos", "eos", "mask", "cls", "sep")
-_USUAL = {
-    "pad": ("<pad>", "[PAD]", "<|pad|>"),
-    "unk": ("<unk>", "[UNK]"),
-    "bos": ("<s>", "<bos>", "[BOS]", "<|begin_of_text|>"),
-    "eos": ("</s>", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
-    "mask": ("<mask>", "[MASK]"),
-    "cls": ("[CLS]", "<cls>"),
-    "sep": ("[SEP]", "<sep>"),
-}
 _CHUNK = 4096
+MOST_GAPS = 100_000  # ids without a piece that are believed whatever the number of pieces
 
 
 @dataclass(frozen=True)
@@ -43,57 +38,80 @@ class Encoding:
     ]  # every piece once; those that share a character or cluster are together
 
 
-class Tokenizer:
+class Tokenizer(Vocabulary):
     """A vocabulary with its rules, as a `tokenizer.json` holds them, and the roles of its control tokens."""
 
-    def __init__(self, source: str, settings: Mapping[str, object], where: str = "tokenizer.json") -> None:
+    def __init__(
+        self,
+        source: str,
+        settings: Mapping[str, object],
+        where: str = "tokenizer.json",
+        joint: JointVocabulary | None = None,
+    ) -> None:
         """`source` is the text of a tokenizer.json, `settings` that of tokenizer_config.json (roles of
-        control tokens). Raises CutawayError naming `where` for anything malformed."""
+        control tokens), `joint` the ids of a vocabulary that two sides share, when the file is one side's.
+        Raises CutawayError naming `where` for anything malformed."""
         self._source = source
         self._settings = dict(settings)
-        self._where = where
+        self._joint = joint
         description = tokenizer_json.read(source, where)
-        named = {role: _named(self._settings, role) for role in ROLES}
-        given = {content for contents in named.values() for content in contents}
-        self._controls = tokenizer_json.controls(description, given)
-        by_content = {content: id for id, content in self._controls.items()}
-        self._roles: dict[str, int] = {}
-        for role, contents in named.items():
-            if found := [by_content[content] for content in contents if content in by_content]:
-                self._roles[role] = found[0]
-        self._encoder = tokenizer_json.build(
-            tokenizer_json.without(description, set(by_content), where), where
+        controls = tokenizer_json.controls(
+            description, {name for role in ROLES for name in named(settings, role)}
         )
+        encoded, library_part = tokenizer_json.part_charsmap(description)
+        own = [token["content"] for token in description["added_tokens"] if token["id"] not in controls]
+        self._charsmap = Charsmap(encoded, own, where) if encoded is not None else None
+        without = tokenizer_json.without(library_part, set(controls.values()), where)
+        self._encoder = tokenizer_json.build(without, where)
+        exact = (joint is not None or settings.get(SETTING) is True) and Unigram.fits(description)
+        normalizer = self._encoder.normalizer
+        self._unigram = Unigram(description, controls.values(), normalizer) if exact else None
+        self._post_processor = description.get("post_processor")
         vocabulary = self._encoder.get_vocab(with_added_tokens=True)
-        pieces = {id: piece for piece, id in vocabulary.items()} | self._controls
-        self._pieces: list[str | None] = [pieces.get(id) for id in range(max(pieces, default=-1) + 1)]
-        self._ids = {piece: id for id, piece in pieces.items()}
-        decoders = tokenizer_json.decoders(description)
-        self._byte_level = "ByteLevel" in decoders
-        self._byte_fallback = "ByteFallback" in decoders
+        pieces = {id: tokenizer_json.shown(piece) for piece, id in vocabulary.items()} | controls
+        size = max(pieces, default=-1) + 1 if joint is None else joint.size
+        if joint is None and size > 2 * len(pieces) + MOST_GAPS:
+            raise CutawayError(
+                f"{where}: a piece has the id {size - 1:,}, but there are only {len(pieces):,} pieces"
+            )
+        by_id = [pieces.get(id) for id in range(size)]
+        super().__init__(by_id, controls, settings, tokenizer_json.decoders(description), where)
 
     # Opening, training, saving.
 
     @classmethod
-    def open(cls, path: str | Path) -> "Tokenizer":
-        """Read a `tokenizer.json`, or a folder that holds one; roles come from `tokenizer_config.json` and
-        `special_tokens_map.json` beside it when present, otherwise from the usual names (`<pad>`, …).
-        Raises CutawayError naming the file and what is wrong with it."""
-        path = Path(path)
-        file = path / "tokenizer.json" if path.is_dir() else path
-        if not file.is_file():
-            beside = sorted(other.name for other in file.parent.glob("*")) if file.parent.is_dir() else []
-            found = f"; the folder holds {', '.join(beside[:8])}" if beside else ""
-            raise CutawayError(f"{path}: no tokenizer there (expected {file}){found}")
-        try:
-            source = file.read_bytes().decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise CutawayError(f"{file}: not UTF-8 at byte {error.start}, expected a JSON file") from error
-        settings: dict[str, object] = {}
-        for name in ("special_tokens_map.json", "tokenizer_config.json"):
-            if (file.parent / name).is_file():
-                settings |= config.read_json(file.parent / name)
-        return cls(source, settings, str(file))
+    def open(cls, path: str | Path, side: Literal["source", "target"] = "source") -> "Tokenizer":
+        """Read the tokenizer of a model folder, or one tokenizer file.
+
+        Opened are `tokenizer.json`; SentencePiece models; Marian's `source.spm`, `target.spm` and
+        `vocab.json`, and M2M100's; `vocab.json` with `merges.txt`; `vocab.txt` (BERT's); and tiktoken's files. A
+        text is normalised as SentencePiece itself does wherever its table of replacements is used, and cut as it
+        does wherever a Unigram model of its own was opened, also after `save`. `side` chooses
+        what a pair's text is cut by (ids and decoding are the same); it changes nothing where there is one
+        side. Roles come from `tokenizer_config.json` and `special_tokens_map.json` beside it when present,
+        otherwise from the usual names (`<pad>`, …). Raises CutawayError naming the file and what is wrong with
+        it."""
+        opened = tokenizer_files.read(Path(path))
+        tokenizer = cls(opened.source, opened.settings, opened.where, opened.joint)
+        return tokenizer if side == "source" else tokenizer.target
+
+    @staticmethod
+    def found_in(folder: str | Path) -> bool:
+        """Whether the folder holds a tokenizer of a kind that `open` reads."""
+        return tokenizer_files.find(Path(folder)) is not None
+
+    @property
+    def target(self) -> "Tokenizer":
+        """What target texts are cut by: another tokenizer with the same ids for a pair (Marian), otherwise
+        this one."""
+        return self._target or self
+
+    @cached_property
+    def _target(self) -> "Tokenizer | None":
+        if self._joint is None or self._joint.target is None:
+            return None
+        source, joint = self._joint.target()
+        return Tokenizer(source, self._settings, self._where, joint)
 
     @classmethod
     def train(
@@ -151,90 +169,41 @@ class Tokenizer:
         return cls(training.train(texts, plan), settings, f"{kind} tokenizer")
 
     def save(self, folder: str | Path) -> None:
-        """Write `tokenizer.json` and `tokenizer_config.json`, which `transformers.AutoTokenizer` opens
-        too."""
+        """Write `tokenizer.json` and `tokenizer_config.json`, which `transformers.AutoTokenizer` opens too;
+        for a joint vocabulary its own files instead of `tokenizer.json`, which cannot hold one."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "tokenizer.json").write_text(self._source, encoding="utf-8", newline="\n")
+        files = {"tokenizer.json": self._source.encode()} if self._joint is None else self._joint.files
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self._settings
         text = json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
-        (folder / "tokenizer_config.json").write_text(text, encoding="utf-8", newline="\n")
+        for name, data in {**files, "tokenizer_config.json": text.encode()}.items():
+            (folder / name).write_bytes(data)
 
-    # The vocabulary.
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids, control tokens included: one more than the largest id."""
-        return len(self._pieces)
-
-    @property
-    def controls(self) -> dict[int, str]:
-        """Id and content of every control token; text never encodes to one of them."""
-        return dict(self._controls)
-
-    @property
-    def roles(self) -> dict[str, int]:
-        """The roles that this tokenizer has, with their ids."""
-        return dict(self._roles)
-
-    def role(self, name: str) -> int | None:
-        """Id of the control token with that role (one of `ROLES`), or None."""
-        if name not in ROLES:
-            raise CutawayError(f"unknown role {name!r}{nearest(name, ROLES)}; roles: {', '.join(ROLES)}")
-        return self._roles.get(name)
-
-    def require(self, name: str) -> int:
-        """Like `role`, but a missing one is a CutawayError that names it and those there are."""
-        id = self.role(name)
-        if id is None:
-            there = ", ".join(self._roles) or "none"
-            raise CutawayError(f"{self._where}: no {name} token, which is needed here (roles there: {there})")
-        return id
-
-    def id(self, piece: str) -> int | None:
-        """Id of a piece as the vocabulary spells it (control tokens included), or None."""
-        return self._ids.get(piece)
-
-    def piece(self, id: int) -> str:
-        """The piece as the vocabulary spells it. CutawayError for an id out of range."""
-        piece = self._pieces[id] if 0 <= id < len(self._pieces) else None
-        if piece is None:
-            raise CutawayError(f"{self._where}: no piece has id {id} (expected 0 to {len(self._pieces) - 1})")
-        return piece
-
-    def is_control(self, id: int) -> bool:
-        return id in self._controls
-
-    def is_silent(self, id: int) -> bool:
-        """Whether `decode` leaves the id out: a control token other than unk."""
-        return id in self._controls and id != self._roles.get("unk")
-
-    def is_byte(self, id: int) -> bool:
-        """Whether the id is one byte of a character outside the vocabulary (`<0xE4>`)."""
-        return self._byte_fallback and offsets.BYTE_PIECE.fullmatch(self.piece(id)) is not None
-
-    def readable(self, id: int) -> str:
-        """One piece as a reader sees it (see `text.display.readable`)."""
-        piece = self.piece(id)
-        if id in self._controls:
-            return piece
-        if self._byte_fallback and offsets.BYTE_PIECE.fullmatch(piece):
-            return display.readable(bytes([int(piece[3:5], 16)]))
-        if self._byte_level:
-            data = bytes(_BYTE_OF[c] for c in piece) if all(c in _BYTE_OF for c in piece) else piece.encode()
-            return display.readable(data)
-        return display.visible(piece)
+    @cached_property
+    def around(self) -> tuple[list[int], list[int]]:
+        """The control tokens that the file puts before and after one text (`[CLS]` and `[SEP]` of BERT); `encode`
+        adds none. CutawayError for a post-processor that is malformed."""
+        before, after = post_processor.around(self._post_processor, self._where)
+        for id in (*before, *after):
+            self.piece(id)  # which refuses one that is out of range
+        return before, after
 
     # Text to ids.
 
     def encode(self, text: str) -> Encoding:
         """Tokenise one text. No control token is added, and none is read out of the text."""
-        encoded = self._run(self._encoder, [text], fast=False)[0]
-        ids = encoded.ids
-        pieces = [self.piece(id) for id in ids]
-        settled = offsets.settle(text, pieces, encoded.offsets)
+        cut = _valid(text)
+        spans: list[tuple[int, int]] | None = None
+        if self._charsmap is not None:
+            cut, spans = self._charsmap.aligned(cut)
+        encoded = self._run(self._encoder, [cut], fast=False)[0]
+        pieces = [self._spelling(id) for id in encoded.ids]
+        settled = offsets.settle(cut, pieces, encoded.offsets)
         if self._byte_fallback:
             settled = offsets.share_out(pieces, settled)
+        if spans is not None:
+            settled = offsets.traced(settled, spans, len(text))
+        ids = self._numbered(self._encoder, [cut], [encoded.ids])[0]
         return Encoding(ids, [self.readable(id) for id in ids], settled, offsets.groups(text, settled))
 
     def encode_ids(self, texts: Sequence[str], controls: bool = False) -> list[list[int]]:
@@ -242,30 +211,65 @@ class Tokenizer:
 
         With `controls=True` the spelling of a control token in a text becomes that token, as the `tokenizers`
         library does by default: only for text whose author may steer the model, never for a user's."""
-        encoder = self._with_controls if controls else self._encoder
+        encoder, charsmap = self._with_controls if controls else (self._encoder, self._charsmap)
         ids: list[list[int]] = []
         for start in range(0, len(texts), _CHUNK):  # the library keeps much more than the ids of each text
-            batch = self._run(encoder, texts[start : start + _CHUNK], fast=True)
-            ids.extend(encoded.ids for encoded in batch)
+            batch = [_valid(text) for text in texts[start : start + _CHUNK]]
+            if charsmap is not None:
+                batch = [charsmap.text(text) for text in batch]
+            found = [cut.ids for cut in self._run(encoder, batch, fast=True)]
+            if self._joint is not None:
+                found = self._numbered(encoder, batch, found)
+            ids.extend(found)
         return ids
 
-    def _run(
-        self, encoder: tokenizers.Tokenizer, texts: Sequence[str], fast: bool
-    ) -> list[tokenizers.Encoding]:
+    def _numbered(
+        self, encoder: tokenizers.Tokenizer, texts: Sequence[str], ids: list[list[int]]
+    ) -> list[list[int]]:
+        """The ids as a joint vocabulary has them."""
+        joint, unk = self._joint, self._roles.get("unk")
+        if joint is None or unk is None:
+            return ids
+        numbered = list(ids)
+        changed = [index for index, each in enumerate(ids) if joint.leaves_out(each, unk)]
+        again = self._run(encoder, [texts[index] for index in changed], fast=False)
+        for index, cut in zip(changed, again, strict=True):
+            numbered[index] = joint.numbered(texts[index], cut.ids, cut.offsets, unk)
+        return numbered
+
+    def _spelling(self, id: int) -> str:
+        """The piece, also for one that a joint vocabulary leaves out."""
+        return self.piece(id) if id < len(self._pieces) else self._encoder.id_to_token(id) or ""
+
+    def _run(self, encoder: tokenizers.Tokenizer, texts: Sequence[str], fast: bool) -> list[Cut]:
         """`fast` leaves offsets out."""
-        batch = [_valid(text) for text in texts]
-        run = encoder.encode_batch_fast if fast else encoder.encode_batch
-        try:
-            return run(batch, add_special_tokens=False)
-        except Exception as error:  # the library's way to say that, for one, the unknown piece is missing
-            raise CutawayError(f"{self._where}: cannot tokenise: {error}") from error
+        if self._unigram is not None and encoder is self._encoder:
+            return [self._unigram.cut(text, fast) for text in texts]
+        unigram = self._unigram and self._unigram_with_controls
+        run = encoder.encode_batch_fast if fast and unigram is None else encoder.encode_batch
+        with tokenizer_json.told(
+            f"{self._where}: cannot tokenise"
+        ):  # for one, where the unknown piece is missing
+            found = run(texts, add_special_tokens=False)
+        if unigram is not None:
+            return [unigram.between(text, each, fast) for text, each in zip(texts, found, strict=True)]
+        return [Cut(encoded.ids, [] if fast else encoded.offsets) for encoded in found]
 
     @cached_property
-    def _with_controls(self) -> tokenizers.Tokenizer:
-        encoder = tokenizer_json.build(self._source, self._where)
+    def _unigram_with_controls(self) -> Unigram:
+        return Unigram(tokenizer_json.read(self._source, self._where), (), self._encoder.normalizer)
+
+    @cached_property
+    def _with_controls(self) -> tuple[tokenizers.Tokenizer, Charsmap | None]:
+        description = tokenizer_json.read(self._source, self._where)
+        encoded, library_part = tokenizer_json.part_charsmap(description)
+        added = [token["content"] for token in description["added_tokens"]]
+        charsmap = Charsmap(encoded, added, self._where) if encoded is not None else None
+        source = self._source if encoded is None else json.dumps(library_part)
+        encoder = tokenizer_json.build(source, self._where)
         encoder.no_padding()
         encoder.no_truncation()
-        return encoder
+        return encoder, charsmap
 
     # Ids to text.
 
@@ -282,15 +286,6 @@ class Tokenizer:
         return TextStream(self, skip_special)
 
 
-def _named(settings: Mapping[str, object], role: str) -> tuple[str, ...]:
-    """The spellings that the control token of a role may have, best first."""
-    if not any(f"{each}_token" in settings for each in ROLES):
-        return _USUAL[role]
-    given = settings.get(f"{role}_token")
-    content = given.get("content") if isinstance(given, dict) else given
-    return (content,) if isinstance(content, str) else ()
-
-
 def _valid(text: str) -> str:
     try:
         text.encode()
@@ -300,13 +295,3 @@ def _valid(text: str) -> str:
             "expected Unicode characters"
         ) from error
     return text
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's printable character for each byte (`bytes_to_unicode` of its encoder.py), inverted."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
-
-
-_BYTE_OF = _byte_alphabet()

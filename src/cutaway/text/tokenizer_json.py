@@ -3,12 +3,15 @@
 import json
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 from tokenizers import Tokenizer
 
 from cutaway.errors import CutawayError
 
+UNREACHABLE = "\ufdd0"  # begins the name of a piece that no text may become; a noncharacter of Unicode
+MOST_PIECES = 1_200_000  # XLM-V has 901,629
 _MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]")
 
 
@@ -20,6 +23,9 @@ def read(source: str, where: str) -> dict:
         raise CutawayError(f"{where}: not a tokenizer.json: {error}") from error
     if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
         raise CutawayError(f"{where}: not a tokenizer.json: expected an object with a 'model'")
+    vocabulary = description["model"].get("vocab")
+    if isinstance(vocabulary, dict | list) and len(vocabulary) > MOST_PIECES:
+        raise CutawayError(f"{where}: {len(vocabulary):,} pieces, expected at most {MOST_PIECES:,}")
     added = description.setdefault("added_tokens", [])
     if not isinstance(added, list):
         raise CutawayError(f"{where}: added_tokens is {type(added).__name__}, expected a list")
@@ -35,10 +41,20 @@ def read(source: str, where: str) -> dict:
 
 def build(source: str, where: str) -> Tokenizer:
     """The library's tokenizer; CutawayError with the library's reason where it refuses."""
-    try:
+    with told(f"{where}: the tokenizers library refuses it"):
         return Tokenizer.from_str(source)
-    except Exception as error:  # the library raises plain Exception for whatever is malformed
-        raise CutawayError(f"{where}: the tokenizers library refuses it: {error}") from error
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """CutawayError beginning with `what` for whatever goes wrong in the library: it raises plain Exception for what
+    is malformed, and for what it did not foresee it panics, which is no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise CutawayError(f"{what}: {error}") from error
 
 
 def controls(description: Mapping, roles: Collection[str]) -> dict[int, str]:
@@ -61,7 +77,7 @@ def without(description: Mapping, contents: Collection[str], where: str) -> str:
     adds, pads and cuts nothing."""
     model = dict(description["model"])
     secret = secrets.token_hex(16)
-    hidden = {content: f"\ufdd0{secret}{content}" for content in contents}
+    hidden = {content: f"{UNREACHABLE}{secret}{content}" for content in contents}
     try:
         vocabulary = model.get("vocab")
         if isinstance(vocabulary, dict):
@@ -81,6 +97,26 @@ def without(description: Mapping, contents: Collection[str], where: str) -> str:
     ]
     parts = {"truncation": None, "padding": None, "post_processor": None}
     return json.dumps({**description, **parts, "added_tokens": added, "model": model})
+
+
+def shown(piece: str) -> str:
+    """The name of a piece without the mark of those that no text may become."""
+    return piece.removeprefix(UNREACHABLE)
+
+
+def part_charsmap(description: Mapping) -> tuple[str | None, dict]:
+    """SentencePiece's table of replacements, where normalisation begins with one, and the description without
+    it."""
+    normalizer = description.get("normalizer")
+    steps = normalizer.get("normalizers") if isinstance(normalizer, dict) else None
+    if not isinstance(steps, list):
+        steps = [normalizer]
+    first = steps[0] if steps else None
+    encoded = first.get("precompiled_charsmap") if isinstance(first, dict) else None
+    if not isinstance(encoded, str):
+        return None, dict(description)
+    rest = {"type": "Sequence", "normalizers": steps[1:]} if steps[1:] else None
+    return encoded, {**description, "normalizer": rest}
 
 
 def decoders(description: Mapping) -> set[str]:

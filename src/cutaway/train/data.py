@@ -34,9 +34,10 @@ def learned_tokenizer(
     *,
     languages: Sequence[str] = (),
     roles: Mapping[str, str] | None = None,
+    template: str | None = None,
 ) -> Tokenizer:
     """The recipe's tokenizer: the one at `path`, the one this run has learned before, or one learned from `texts`
-    and kept in `folder`/tokenizer."""
+    and kept in `folder`/tokenizer. `template` says what stands around a text in training, for whoever opens it."""
     if part.path is not None:
         return Tokenizer.open(Path(part.path))
     kept = folder / "tokenizer"
@@ -57,6 +58,7 @@ def learned_tokenizer(
         lowercase=part.lowercase,
         coverage=part.coverage,
         min_count=part.min_count,
+        template=template,
     )
     write_folder(kept, tokenizer.save)
     say(f"tokenizer: {tokenizer.vocab_size:,} pieces, kept in {kept}")

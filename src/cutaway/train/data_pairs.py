@@ -31,7 +31,7 @@ def prepare_pairs(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     texts = _weighted([(weights[pair.domain], pair.source, pair.target) for pair in pairs])
     marks = [f">>{language}<<" for language in data.languages.values()]
     tokenizer = learned_tokenizer(
-        recipe.tokenizer, folder, texts, say, languages=list(data.languages.values())
+        recipe.tokenizer, folder, texts, say, languages=list(data.languages.values()), template="$A </s>"
     )
     for mark in marks:
         if tokenizer.id(mark) is None:

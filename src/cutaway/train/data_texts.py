@@ -29,8 +29,9 @@ def prepare_texts(recipe: Recipe, folder: Path, context: int, say: Say) -> Prepa
     if not texts:
         raise CutawayError("the sources hold no text to train on")
     roles = BERT_ROLES if masked else None
-    tokenizer = learned_tokenizer(recipe.tokenizer, folder, texts, say, roles=roles)
     whole = data.one_text
+    template = "[CLS] $A [SEP]" if masked else None if whole else "<s> $A"
+    tokenizer = learned_tokenizer(recipe.tokenizer, folder, texts, say, roles=roles, template=template)
     batches = _batches(recipe, texts, tokenizer, context, whole, say, "training")
     if not held:
         return Prepared(tokenizer=tokenizer, batches=batches)

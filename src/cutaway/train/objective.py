@@ -4,9 +4,12 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from cutaway.errors import CutawayError
 from cutaway.models.build import Model
+from cutaway.nn.head import Head
 from cutaway.text.batch import Batch
 from cutaway.train.loss import IGNORED, cross_entropy
 
@@ -68,9 +71,17 @@ def mask_tokens(
 def vocabulary_loss(model: Model, states: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, int]:
     """Cross-entropy of the model's head over the counted positions only. states (B, T, D), labels (B, T)."""
     head = model.head
+    if not isinstance(head, Head):
+        raise CutawayError(
+            'this model has no output head (head = "none"), so it cannot learn to predict words'
+        )
     counted = labels != IGNORED
     if not bool(counted.all()):
         states, labels = states[counted], labels[counted]
+    if head.softcap is not None:  # capped logits are no plain product, so they are computed whole
+        logits = head(states).flatten(0, -2).float()
+        total = F.cross_entropy(logits, labels.flatten(), reduction="sum", label_smoothing=smoothing)
+        return total.double(), labels.numel()
     unembed = head.unembed
     return cross_entropy(
         head.transform(states), unembed.weight, unembed.bias, labels, smoothing=smoothing, scale=head.scale

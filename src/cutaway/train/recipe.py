@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from cutaway.config import override, parse, read_toml, to_dict
+from cutaway.config import parse, to_dict
 from cutaway.errors import CutawayError
+from cutaway.files import override, read_toml
 from cutaway.text.corpus import Errors, Split
 from cutaway.text.plan import Kind, Normalization
 from cutaway.train.average import AverageName

@@ -20,8 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cutaway.config import read_json
 from cutaway.errors import CutawayError
+from cutaway.files import read_json
 
 STATE_FILES = ("training.safetensors", "training.json", "manifest.json")
 _STEP = re.compile(r"step-(\d{8,})")

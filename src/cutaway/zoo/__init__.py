@@ -17,19 +17,21 @@ def bundled() -> list[Path]:
 
 
 def find(name_or_path: str | Path) -> Path:
-    """The folder of a model given by the name of a bundled one, or by its path.
+    """The folder of a model given by the name of a bundled one, or by its path, which may be a GGUF file too.
 
     A bundled name wins over a folder of that name in the working directory; write `./name` for the latter.
 
     Raises CutawayError when there is neither, naming the bundled models and the nearest of them, or when the
-    path is a file or a folder without `config.json`.
+    path is another file, or a folder without `config.json` and without a GGUF file.
     """
     text = str(name_or_path)
     models = {folder.name: folder for folder in bundled()}
     if text in models:
         return models[text]
     path = Path(name_or_path).expanduser()
-    if (path / "config.json").is_file():
+    if (path / "config.json").is_file() or any(path.glob("*.gguf")):
+        return path
+    if path.suffix.lower() == ".gguf" and path.is_file():
         return path
     if path.is_dir():
         raise CutawayError(f"{text}: a folder without config.json, expected a model's folder")

@@ -1,0 +1,179 @@
+"""A model's parameters and the tensors of its files: filled from them, spread out to them, one tensor at a time."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.checkpoint.contents import Stored
+from cutaway.checkpoint.table import SAME, Architecture, Op
+from cutaway.errors import CutawayError
+
+# Other types hold no weights of ours: whole numbers, truth values, 8-bit floats that want scales beside them.
+WEIGHT_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A parameter that a tensor of the file is for: all its names, its shape, and what makes it."""
+
+    names: list[str]
+    shape: torch.Size
+    op: Op
+
+
+def aliases(model: nn.Module) -> list[list[str]]:
+    """The names of every parameter; a tied one has several."""
+    found: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        found.setdefault(id(parameter), []).append(name)
+    return list(found.values())
+
+
+def fill(
+    model: nn.Module,
+    architecture: Architecture | None,
+    tensors: Mapping[str, Stored],
+    where: str,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Give the model, which may lie on the meta device, the file's tensors as its parameters, in `dtype`.
+
+    None as architecture stands for a file with our own names. Every tensor is accounted for before the first is
+    read, by name, type and shape; then each is read once and becomes the parameter itself, so that never more
+    than the weights and one tensor lie in memory. Tied parameters may be stored under any of their names; two
+    names must then agree. Raises CutawayError for a missing, unexpected or wrongly shaped tensor; `where` is what
+    it calls the file.
+    """
+    wanted = _plan(model, architecture, tensors, where)
+    done: dict[str, str] = {}  # the first name of a parameter -> the tensor that it was filled from
+    for theirs in [name for name in tensors if name in wanted]:
+        values = _values(theirs, tensors[theirs], wanted[theirs], dtype, where)
+        for use, value in zip(wanted[theirs], values, strict=True):
+            name = use.names[0]
+            if name not in done:
+                _assign(model, use.names, value)
+                done[name] = theirs
+            elif not torch.equal(value, model.get_parameter(name)):
+                raise CutawayError(
+                    f"{where}: {done[name]!r} and {theirs!r} are tied by the config but differ in the file"
+                )
+    for names in aliases(model):
+        if names[0] not in done:  # what the file may lack: all else was missed by the plan
+            _assign(model, names, torch.zeros(model.get_parameter(names[0]).shape, dtype=dtype))
+
+
+def check(
+    model: nn.Module, architecture: Architecture | None, tensors: Mapping[str, Stored], where: str
+) -> None:
+    """Raises what `fill` would, as far as names, types and shapes tell: nothing is read of the tensors."""
+    _plan(model, architecture, tensors, where)
+
+
+def _values(theirs: str, stored: Stored, wanted: list[_Use], dtype: torch.dtype, where: str) -> list[Tensor]:
+    """What the uses of a tensor make of it, each in `dtype` and in memory of its own."""
+    if stored.dtype == dtype and [use.op for use in wanted] == [SAME]:
+        return [stored.read()]
+    # The new memory is taken first, so that the file's tensor leaves no hole between the parameters when it goes.
+    values = [torch.empty(use.shape, dtype=dtype) for use in wanted]
+    value = stored.read()
+    check_range(value, dtype, theirs, where)
+    for use, made in zip(wanted, values, strict=True):
+        made.copy_(use.op.load(value))
+    return values
+
+
+def unread(tensors: Mapping[str, Stored], architecture: Architecture | None) -> list[str]:
+    """The names of tensors that files of this architecture carry and no forward pass here reads."""
+    patterns = architecture.ignored if architecture else ()
+    return [name for name in tensors if any(re.fullmatch(pattern, name) for pattern in patterns)]
+
+
+def spread(model: nn.Module, architecture: Architecture | None) -> dict[str, Stored]:
+    """The model's parameters under the names of the file, tied ones once; each is made when it is read."""
+    joined: dict[str, dict[int, tuple[Op, Tensor]]] = {}
+    for names in aliases(model):
+        sources = _sources(architecture, names)
+        assert sources, f"{architecture.model_type if architecture else None} has no row for {names[0]}"
+        theirs, op = sources[0]
+        joined.setdefault(theirs, {})[op.part] = (op, model.get_parameter(names[0]).detach())
+    stored: dict[str, Stored] = {}
+    for theirs, parts in joined.items():
+        op, tensors = parts[min(parts)][0], [parts[i][1] for i in sorted(parts)]
+        stored[theirs] = Stored(tuple(op.save(tensors).shape), tensors[0].dtype, partial(op.save, tensors))
+    return stored
+
+
+def _plan(
+    model: nn.Module, architecture: Architecture | None, tensors: Mapping[str, Stored], where: str
+) -> dict[str, list[_Use]]:
+    """For every tensor of the file that is wanted, what it is wanted for."""
+    wanted: dict[str, list[_Use]] = {}
+    for names in aliases(model):
+        sources = _sources(architecture, names)
+        there = [(theirs, op) for theirs, op in sources if theirs in tensors]
+        if not there and architecture and names[0] in architecture.zero_if_absent:
+            continue
+        if not there:
+            expected = dict.fromkeys(theirs for theirs, _ in sources)
+            raise CutawayError(f"{where}: tensor {' or '.join(expected) or names[0]} is missing")
+        for theirs, op in there:
+            use = _Use(names, model.get_parameter(names[0]).shape, op)
+            _check(theirs, tensors[theirs], use, where)
+            wanted.setdefault(theirs, []).append(use)
+    ignored = unread(tensors, architecture)
+    left = sorted(name for name in tensors if name not in wanted and name not in ignored)
+    if left:
+        kind = f"a {architecture.model_type}" if architecture else "this"
+        raise CutawayError(
+            f"{where}: {len(left)} tensors belong to no part of {kind} model: {', '.join(left[:5])}"
+        )
+    return wanted
+
+
+def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
+    if stored.dtype not in WEIGHT_TYPES:
+        kind = stored.kind or str(stored.dtype).removeprefix("torch.")
+        raise CutawayError(
+            f"{where}: tensor {theirs!r} is of type {kind}, "
+            f"expected floats of 16, 32 or 64 bits for {use.names[0]}"
+        )
+    try:
+        shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta")).shape
+    except (RuntimeError, IndexError, ValueError):  # a shape that the op has no meaning for
+        shape = stored.shape
+    if shape != use.shape:
+        raise CutawayError(
+            f"{where}: tensor {theirs!r} gives {use.names[0]} the shape {list(shape)}, "
+            f"the config asks for {list(use.shape)}"
+        )
+
+
+def _sources(architecture: Architecture | None, names: list[str]) -> list[tuple[str, Op]]:
+    """The file's tensors that may hold a parameter with these names, the preferred one first."""
+    if architecture is None:
+        return [(name, SAME) for name in names]
+    return [source for name in names for source in architecture.theirs(name)]
+
+
+def check_range(value: Tensor, dtype: torch.dtype, name: str, where: str) -> None:
+    """Raises CutawayError when a finite value would be infinite in `dtype`. Only float16 is that narrow."""
+    if dtype != torch.float16 or value.dtype == dtype or not value.numel():
+        return
+    largest = max(abs(float(edge)) for edge in value.aminmax())
+    if 65_520 <= largest < math.inf:  # halfway to the number after the largest
+        raise CutawayError(
+            f"{where}: tensor {name!r} has values up to {largest:.4g}, more than float16 can hold; "
+            "use bfloat16 or float32"
+        )
+
+
+def _assign(model: nn.Module, names: list[str], value: Tensor) -> None:
+    parameter = nn.Parameter(value, requires_grad=model.get_parameter(names[0]).requires_grad)
+    for name in names:
+        module, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(module), leaf, parameter)

@@ -1,0 +1,109 @@
+"""`cutaway chat`: talk with a model, line by line; the answers are shown as they are written."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cutaway.cli.terminal import note, write
+from cutaway.errors import CutawayError
+from cutaway.zoo import find
+
+if TYPE_CHECKING:
+    from cutaway.decode.chat import Conversation
+
+
+def chat(
+    model: Annotated[
+        str, typer.Argument(help="A model's folder or GGUF file; it must have a chat template.")
+    ],
+    system: Annotated[
+        str | None, typer.Option(help="Tell the model beforehand how to behave.", metavar="TEXT")
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option(help="0 takes the likeliest token; 1 draws as learned.")
+    ] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Draw from the fewest tokens that have this mass.")] = 0.95,
+    max_tokens: Annotated[int, typer.Option(help="Most new tokens of an answer.")] = 512,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same answers.")] = 0,
+) -> None:
+    """Talk with a model that was taught to chat. Each line of standard input is a message.
+
+    At a terminal Ctrl-C stops an answer, Ctrl-D ends the chat."""
+    path = find(model)
+
+    from cutaway.checkpoint.folder import load
+    from cutaway.decode.chat import Conversation
+    from cutaway.decode.sampling import Sampling
+
+    conversation = Conversation(
+        load(path),
+        system=system,
+        max_new_tokens=max_tokens,
+        sampling=Sampling(temperature=temperature, top_p=top_p, seed=seed),
+    )
+    if not sys.stdin.isatty():
+        for message in _piped():
+            _answer(conversation, message)
+        return
+    note("Ctrl-C stops an answer, Ctrl-D ends the chat")
+    for message in _typed("> " if sys.stdout.isatty() else ""):
+        try:
+            _answer(conversation, message)
+        except KeyboardInterrupt:
+            write()
+        except CutawayError as error:  # a message that this model cannot take need not end the chat
+            note(str(error))
+
+
+def _answer(conversation: "Conversation", message: str) -> None:
+    answer = conversation.say(message)
+    for remark in answer.prompt.notes:
+        note(remark)
+    finish = None
+    with closing(answer.tokens):  # also when interrupted, so that what was said so far is remembered
+        for token in answer.tokens:
+            write(token.text, end="")
+            finish = token.finish
+    write()
+    if finish == "length":
+        note("the answer was cut: --max-tokens was reached, or the end of the model's positions")
+
+
+def _piped() -> Iterator[str]:
+    """The lines of standard input that are not blank, each as soon as it is there."""
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        try:
+            text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise CutawayError(
+                f"standard input:{number}: not UTF-8 at byte {error.start + 1} of the line "
+                f"(0x{line[error.start]:02X})"
+            ) from error
+        if text.strip():
+            yield text
+
+
+def _typed(sign: str) -> Iterator[str]:
+    """The lines typed at a terminal that are not blank, until Ctrl-D."""
+    with suppress(ImportError):  # not on every system; where it is, lines can be edited and come back
+        import_module("readline")
+    while True:
+        try:
+            text = input(sign)
+        except EOFError:
+            write()
+            return
+        except KeyboardInterrupt:
+            write()
+            continue
+        except UnicodeDecodeError:
+            note("that was not UTF-8; please type it again")
+            continue
+        if text.strip():
+            yield text

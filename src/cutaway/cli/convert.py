@@ -1,0 +1,101 @@
+"""`cutaway convert`: any model that opens, written as a Hugging Face folder."""
+
+import json
+import re
+from enum import StrEnum
+from pathlib import Path
+from shutil import copyfile
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.terminal import note, write, write_table
+from cutaway.errors import CutawayError
+from cutaway.zoo import find
+
+
+class Dtype(StrEnum):
+    """The type that weights are written in."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+SENTENCE_SETTINGS = (
+    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json", "[0-9]_*/config.json",
+)  # fmt: skip
+UNITS = {"": 1, "B": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("KMG", start=1)
+    for suffix, base in (("", 1000), ("B", 1000), ("IB", 1024))
+}
+
+
+def convert(
+    model: Annotated[str, typer.Argument(help="A bundled model's name, a model's folder, or a GGUF file.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty, or not be there yet.")],
+    dtype: Annotated[
+        Dtype | None,
+        typer.Option(help="Type of the weights; not given: that of the file (float32 if quantised)."),
+    ] = None,
+    shard_size: Annotated[
+        str | None, typer.Option(help="Most weights in one file, such as 500MB; not given: one file for all.")
+    ] = None,
+) -> None:
+    """Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json."""
+    most = None if shard_size is None else size_in_bytes(shard_size)
+    if out.exists() and not out.is_dir():
+        raise CutawayError(f"{out}: a file, expected a folder to write to")
+    if out.is_dir() and any(out.iterdir()):
+        raise CutawayError(f"{out}: holds files already; give a new or an empty folder")
+    path = find(model)
+
+    import torch
+
+    from cutaway.checkpoint.folder import load, open_contents, read_config, save
+    from cutaway.checkpoint.parameters import unread
+
+    contents = open_contents(path)
+    left_out = unread(contents.tensors, read_config(contents)[1])
+    loaded = load(path, dtype=None if dtype is None else getattr(torch, dtype))
+    save(
+        out,
+        loaded.model,
+        loaded.tokenizer,
+        loaded.generation,
+        shard_size=most,
+        chat_template=loaded.chat_template,
+    )
+    copy_settings(path, out)
+    files = sorted(file for file in out.rglob("*") if file.is_file())
+    rows = [(str(file.relative_to(out)), f"{file.stat().st_size:,}") for file in files]
+    write_table(("file", "bytes"), rows, right=("bytes",))
+    parameters = sum(weight.numel() for weight in loaded.model.parameters())
+    kind = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    write(f"{out}: {kind['model_type']}, {parameters:,} parameters, {kind['dtype']}")
+    if left_out:
+        note(
+            f"left out, since no forward pass here reads them: {', '.join(left_out[:6])}{' …' if left_out[6:] else ''}"
+        )
+    if loaded.tokenizer is None:
+        note("the model has no tokenizer, so none was written")
+
+
+def size_in_bytes(text: str) -> int:
+    """`500MB`, `1.5 GiB` or `1000000` as a number of bytes."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) *([KMG]?I?B?)", text.strip().upper())
+    if match is None or match[2] not in UNITS or (size := int(float(match[1]) * UNITS[match[2]])) < 1:
+        raise CutawayError(f"shard size is {text!r}, expected a size such as 500MB or 2GB")
+    return size
+
+
+def copy_settings(source: Path, out: Path) -> None:
+    """What sentence-transformers reads beside a model: how its vectors are pooled."""
+    from cutaway.checkpoint import json_file
+
+    for pattern in SENTENCE_SETTINGS:
+        for file in sorted(source.glob(pattern)) if source.is_dir() else ():
+            name = file.relative_to(source)
+            (out / name).parent.mkdir(exist_ok=True)
+            copyfile(json_file.inside(source, str(name)), out / name)

@@ -1,0 +1,136 @@
+"""Texts to vectors that say what the texts are about: sentence embeddings (Reimers and Gurevych 2019)."""
+
+# Shapes: N texts, B batch, T tokens, D width.
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.padding import pad_right
+from cutaway.decode.parts import COMMANDS
+from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_settings
+from cutaway.errors import CutawayError, nearest
+from cutaway.models.decoder_only import DecoderOnly
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One vector a text, in the order of the texts, and how they were made."""
+
+    vectors: Tensor  # (N, D) fp32
+    pooling: Pooling
+    normalised: bool
+    max_tokens: int  # tokens that are read of a text, the control tokens around it included
+    source: str  # where the settings come from: "modules.json" of the model's folder, or "defaults"
+    n_tokens: list[int]  # read of each text, the control tokens around it included
+    notes: tuple[str, ...]  # texts that were cut, and those without a token
+
+
+def embed(
+    loaded: Loaded,
+    texts: Sequence[str],
+    *,
+    pooling: Pooling | None = None,
+    normalise: bool | None = None,
+    batch_size: int = 32,
+    progress: Callable[[int], object] | None = None,
+) -> Embeddings:
+    """The sentence vectors of `texts`, by an encoder-only or a decoder-only model.
+
+    `pooling` makes one vector of the tokens' last hidden states: their "mean", the first token's ("cls"), the last
+    one's ("last"), or the greatest value of each dimension ("max"). `normalise` divides it by its length (L2). None
+    takes what the model's folder says (its sentence-transformers files), else the mean, normalised. A text that is
+    too long for the model, or for its folder's max_seq_length, is cut at its end, with a note. An empty text is the
+    control tokens that stand around every text; where there are none, its vector is 0. A vector depends on its text
+    alone: not on the order, nor on what else is in its batch. `progress` is called after each batch with its size.
+
+    Raises CutawayError for a model of another family or without a tokenizer, an unknown pooling, "cls" with a
+    decoder-only model (whose first token sees nothing else), or a folder that asks for a step not known here.
+    """
+    model = loaded.model.eval()
+    if isinstance(model, EncoderDecoder):
+        raise CutawayError(
+            f"{loaded.path} is a model of the encoder-decoder family, expected encoder-only or decoder-only; "
+            f"use it with `{COMMANDS['encoder-decoder']}`"
+        )
+    tokenizer = loaded.require_tokenizer()
+    settings = read_settings(loaded.path)
+    how = settings.pooling if pooling is None else pooling
+    if how not in get_args(Pooling):
+        raise CutawayError(
+            f"pooling is {how!r}{nearest(how, get_args(Pooling))}, expected one of {', '.join(get_args(Pooling))}"
+        )
+    if how == "cls" and isinstance(model, DecoderOnly):
+        raise CutawayError(
+            f"{loaded.path}: pooling is 'cls', but a decoder-only model's first token sees no other"
+        )
+    if batch_size < 1:
+        raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
+    rows, most, notes = _rows(loaded, tokenizer, texts, settings)
+    normal = settings.normalise if normalise is None else normalise
+    device = next(model.parameters()).device
+    vectors = torch.zeros(len(rows), loaded.config.d_model)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # alike lengths share a batch
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
+        if batch := [i for i in places if rows[i]]:
+            ids, mask = pad_right([rows[i] for i in batch], loaded.config.pad_id or 0, device)
+            with torch.inference_mode():
+                hidden = model.hidden(ids, mask=mask).float()
+                pooled = pool(hidden, torch.ones_like(ids, dtype=torch.bool) if mask is None else mask, how)
+                vectors[batch] = (normalize(pooled, dim=-1) if normal else pooled).cpu()
+        if progress is not None:
+            progress(len(places))
+    return Embeddings(vectors, how, normal, most, settings.source, [len(row) for row in rows], notes)
+
+
+def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    """hidden (B, T, D) of tokens, where mask (B, T) is True: at least one in every row, padding on the right
+    -> (B, D)."""
+    lengths = mask.sum(dim=1)
+    if pooling == "mean":
+        return hidden.masked_fill(~mask[..., None], 0.0).sum(dim=1) / lengths[:, None]
+    if pooling == "max":
+        return hidden.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
+    if pooling == "cls":
+        return hidden[:, 0]
+    return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
+
+
+def cosine_similarity(vectors: Tensor) -> Tensor:
+    """vectors (N, D) -> (N, N) fp64: the cosine of the angle between each two, 0 where one is the zero vector."""
+    directions = normalize(vectors.double(), dim=-1)
+    return (directions @ directions.T).clamp(-1.0, 1.0)
+
+
+def _rows(
+    loaded: Loaded, tokenizer: Tokenizer, texts: Sequence[str], settings: SentenceSettings
+) -> tuple[list[list[int]], int, tuple[str, ...]]:
+    """What the model reads for each text, how many tokens that are at most, and what is to be said about it."""
+    before, after = tokenizer.around
+    most = min(loaded.config.max_len, settings.max_tokens or loaded.config.max_len)
+    room = most - len(before) - len(after)
+    if room < 1:
+        raise CutawayError(
+            f"{loaded.path}: the model reads at most {most} tokens, which leaves none for a text"
+        )
+    whole = [settings.prompt + text for text in texts]
+    if settings.lowercase:  # each character by itself, as the reference does: Σ becomes σ at a word's end too
+        whole = ["".join(map(str.lower, text)) for text in whole]
+    rows: list[list[int]] = []
+    notes: list[str] = []
+    for number, ids in enumerate(tokenizer.encode_ids(whole), start=1):
+        row = [*before, *ids[:room], *after]
+        if len(ids) > room:
+            notes.append(f"text {number}: only the first {room} of its {len(ids):,} tokens were read")
+        elif not row:
+            notes.append(f"text {number} has no token, so its vector is 0")
+        rows.append(row)
+    return rows, most, tuple(notes)

@@ -1,0 +1,190 @@
+"""How a model folder wants sentence vectors to be made: the files that sentence-transformers writes into it.
+
+`modules.json` lists the steps (Transformer, Pooling, Normalize), `1_Pooling/config.json` says how token vectors
+become one, `sentence_bert_config.json` how much of a text is read. A step that is not known here is refused by
+name: leaving it out would give other vectors than the model's makers meant.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from cutaway.config import parse
+from cutaway.errors import CutawayError, nearest
+from cutaway.files import read_json, read_text
+
+T = TypeVar("T")
+Pooling = Literal["mean", "cls", "max", "last"]
+MODULES = "modules.json"
+_POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"}
+_LONGEST = 255  # bytes of a name in a path
+_STEPS = ["Transformer", "Pooling", "Normalize"]  # the last one may be missing
+
+
+@dataclass(frozen=True)
+class SentenceSettings:
+    """Pooling and what comes before and after it. The defaults are those for a folder without `modules.json`."""
+
+    pooling: Pooling = "mean"
+    normalise: bool = True
+    max_tokens: int | None = None  # with the control tokens around a text; None: the model's own limit
+    lowercase: bool = False
+    prompt: str = ""  # stands before every text
+    source: str = "defaults"  # or the file that said so
+
+
+# What is read of each file; other keys do not bear on the vectors.
+
+
+@dataclass(frozen=True)
+class _Step:
+    type: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class _TransformerFile:
+    max_seq_length: int | None = None
+    do_lower_case: bool | None = None
+
+
+@dataclass(frozen=True)
+class _TokenizerFile:
+    model_max_length: int | float | None = None
+
+
+@dataclass(frozen=True)
+class _PoolingFile:
+    pooling_mode: (
+        str | tuple[str, ...]
+    ) = ()  # newer files name the ways, older ones have a truth value for each
+    pooling_mode_cls_token: bool = False
+    pooling_mode_mean_tokens: bool = False
+    pooling_mode_max_tokens: bool = False
+    pooling_mode_mean_sqrt_len_tokens: bool = False
+    pooling_mode_weightedmean_tokens: bool = False
+    pooling_mode_lasttoken: bool = False
+    include_prompt: bool = True
+
+    def ways(self) -> list[str]:
+        """How token vectors become one, as sentence-transformers names it; several are put side by side there."""
+        if self.pooling_mode:
+            return [self.pooling_mode] if isinstance(self.pooling_mode, str) else list(self.pooling_mode)
+        flags = {
+            "cls": self.pooling_mode_cls_token,
+            "mean": self.pooling_mode_mean_tokens,
+            "max": self.pooling_mode_max_tokens,
+            "mean_sqrt_len_tokens": self.pooling_mode_mean_sqrt_len_tokens,
+            "weightedmean": self.pooling_mode_weightedmean_tokens,
+            "lasttoken": self.pooling_mode_lasttoken,
+        }
+        return [way for way, wanted in flags.items() if wanted] or ["mean"]
+
+
+@dataclass(frozen=True)
+class _PromptFile:
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+
+    def text(self, where: Path) -> str:
+        """What stands before every text, unless the user of that library asks for another."""
+        if self.default_prompt_name is None:
+            return ""
+        prompts = self.prompts or {}
+        if self.default_prompt_name not in prompts:
+            raise CutawayError(
+                f"{where}: default_prompt_name is {self.default_prompt_name!r}"
+                f"{nearest(self.default_prompt_name, prompts)}, expected one of {', '.join(prompts) or 'none'}"
+            )
+        return prompts[self.default_prompt_name] or ""
+
+
+def read_settings(folder: Path) -> SentenceSettings:
+    """The settings in the files of `folder`, the defaults where it has no `modules.json`.
+
+    Raises CutawayError naming the file for a step or a pooling that is not known here, or a malformed value.
+    """
+    if not (folder / MODULES).is_file():
+        return SentenceSettings()
+    steps = _read_steps(folder)
+    transformer, pooling = (_inside(folder, folder / step.path) for step in steps[:2])
+    names = sorted(path.name for path in transformer.glob("sentence_*_config.json"))
+    read = _read(_TransformerFile, folder, transformer / names[0]) if names else _TransformerFile()
+    limit = read.max_seq_length
+    if limit is None and (transformer / "tokenizer_config.json").is_file():  # newer versions write it there
+        limit = _read(_TokenizerFile, folder, transformer / "tokenizer_config.json").model_max_length
+    if limit is not None and limit < 1:
+        raise CutawayError(f"{transformer}: max_seq_length is {limit}, expected 1 or more")
+    file = pooling / "config.json"
+    pooled = _read(_PoolingFile, folder, file)
+    ways = pooled.ways()
+    if len(ways) != 1 or ways[0] not in _POOLINGS:
+        raise CutawayError(
+            f"{file}: the pooling {' with '.join(map(repr, ways))} is not supported; "
+            f"supported: one of {', '.join(_POOLINGS)}"
+        )
+    beside = folder / "config_sentence_transformers.json"
+    prompt = _read(_PromptFile, folder, beside).text(beside) if beside.is_file() else ""
+    if prompt and not pooled.include_prompt:
+        raise CutawayError(f"{file}: include_prompt is false, which is not supported")
+    return SentenceSettings(
+        _POOLINGS[ways[0]],
+        len(steps) == len(_STEPS),
+        None if limit is None else int(limit),
+        bool(read.do_lower_case),
+        prompt,
+        MODULES,
+    )
+
+
+def _read_steps(folder: Path) -> list[_Step]:
+    """The steps of `modules.json`, known ones in a known order."""
+    file = folder / MODULES
+    try:
+        entries = json.loads(read_text(_inside(folder, file)))
+    except (ValueError, RecursionError) as error:
+        raise CutawayError(f"{file}: not valid JSON: {error}") from error
+    if not isinstance(entries, list):
+        raise CutawayError(f"{file}: expected a list of steps, got {type(entries).__name__}")
+    steps = [_known(_Step, entry, f"{file}[{number}]") for number, entry in enumerate(entries)]
+    kinds = [step.type.split(".") for step in steps]
+    for step, kind in zip(steps, kinds, strict=True):
+        if kind[0] != "sentence_transformers" or kind[-1] not in _STEPS:
+            raise CutawayError(
+                f"{file}: the step {step.type!r} is not supported; supported: {', '.join(_STEPS)}"
+            )
+    order = [kind[-1] for kind in kinds]
+    if order not in (_STEPS[:2], _STEPS):
+        raise CutawayError(
+            f"{file}: the steps are {', '.join(order) or 'none'}, expected {', '.join(_STEPS)}"
+        )
+    return steps
+
+
+def _read(cls: type[T], folder: Path, file: Path) -> T:
+    return _known(cls, read_json(_inside(folder, file)), str(file))
+
+
+def _known(cls: type[T], values: object, where: str) -> T:
+    """The keys of `values` that `cls` has, checked."""
+    assert dataclasses.is_dataclass(cls)
+    if not isinstance(values, dict):
+        raise CutawayError(f"{where}: expected an object, got {type(values).__name__}")
+    names = {field.name for field in dataclasses.fields(cls)}
+    return parse(cls, {key: value for key, value in values.items() if key in names}, where)
+
+
+def _inside(folder: Path, path: Path) -> Path:
+    """`path`, once it is clear that it does not lead out of `folder`."""
+    shown = repr(str(path)[:_LONGEST])
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+        too_long = max(len(part.encode()) for part in path.parts) > _LONGEST
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL, a link to itself
+        raise CutawayError(f"{folder}: {shown} is no path: {error}") from error
+    if not inside or too_long:
+        problem = "leads out of the model folder" if not inside else "is too long for a path"
+        raise CutawayError(f"{folder}: {shown} {problem}")
+    return path

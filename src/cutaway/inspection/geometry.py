@@ -1,0 +1,207 @@
+"""Rows of a model's token tables as points: which lie nearest to one, exact over the whole vocabulary."""
+
+# Shapes: V vocabulary, D width, Q queries.
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.errors import CutawayError, brief, nearest
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.nn.head import Head
+from cutaway.text.tokenizer import Tokenizer
+
+TableName = Literal["embedding", "unembedding"]
+Measure = Literal["cosine", "dot", "euclid"]
+Point = str | int | Tensor  # a piece, an id, or a vector (D,)
+
+_VALUES_AT_ONCE = 1 << 22  # of a table in float64: 32 MiB
+
+
+@dataclass(frozen=True)
+class VectorTable:
+    """One vector for each id. `vectors` (V, D) is the model's own tensor, neither copied nor scaled: the factor that
+    some models multiply embeddings by (`embed_scale`) and the bias of the output are not in it."""
+
+    name: str
+    vectors: Tensor
+    tokenizer: Tokenizer | None
+    tied: bool = False  # whether the model's other table is this very tensor
+
+    def label(self, id: int) -> str:
+        """The piece of an id as a reader sees it; ⟨id⟩ for a row that has none."""
+        if self.tokenizer is not None and id < self.tokenizer.vocab_size:
+            try:
+                return self.tokenizer.readable(id)
+            except CutawayError:  # a hole in the vocabulary
+                return f"⟨{id}⟩"
+        return f"⟨{id}⟩"
+
+    def find(self, point: str | int) -> int:
+        """The id of a piece, or the id itself if the table has it.
+
+        A text is first taken as a word: what the tokenizer makes of it, if that is one piece. Otherwise it is looked
+        up as the vocabulary spells pieces, then as a reader sees them (`▁cat`).
+        Raises CutawayError for an id out of range, and for a text that is no single piece, naming its pieces.
+        """
+        if isinstance(point, int):
+            if not 0 <= point < len(self.vectors):
+                raise CutawayError(
+                    f"id is {point}, expected 0 to {len(self.vectors) - 1}: a row of the {self.name} table"
+                )
+            return point
+        if self.tokenizer is None:
+            raise CutawayError(
+                f"there is no tokenizer to find {point!r} with: give an id, 0 to {len(self.vectors) - 1}"
+            )
+        ids = self.tokenizer.encode_ids([point])[0]
+        unknown = self.tokenizer.role("unk")
+        if len(ids) == 1 and ids[0] != unknown:
+            return ids[0]
+        exact = self.tokenizer.id(point)
+        if exact is not None:
+            return exact
+        shown = [self.label(id) for id in range(self.tokenizer.vocab_size)]
+        if point in shown:
+            return shown.index(point)
+        if unknown in ids or not ids:
+            raise CutawayError(
+                f"{point!r} is not in the vocabulary{nearest(point, shown)}; expected a piece or an id"
+            )
+        pieces = " ".join(self.label(id) for id in ids)
+        raise CutawayError(
+            f"{point!r} is {len(ids)} pieces of this vocabulary, expected one: give one of {pieces}"
+        )
+
+    def rows(self, ids: Sequence[int]) -> Tensor:
+        """The vectors (N, D) fp64 of some ids, on the CPU."""
+        chosen = torch.tensor(list(ids), dtype=torch.long, device=self.vectors.device)
+        return self.vectors.detach()[chosen].cpu().double()
+
+    def blocks(self) -> Iterator[Tensor]:
+        """The whole table, some rows (N, D) fp64 at a time, on the CPU."""
+        for block in self.vectors.detach().split(max(1, _VALUES_AT_ONCE // self.vectors.shape[1])):
+            yield block.cpu().double()
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A row of a table and its cosine, dot product or Euclidean distance to a query."""
+
+    id: int
+    piece: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The rows e of a table nearest to a query q, best first, in the full space of D dimensions; every row of the
+    table was compared (control tokens too), in float64.
+
+    cosine: q·e / (‖q‖‖e‖), -1 to 1, 0 where e is the zero vector; dot: q·e; euclid: ‖q - e‖, the nearest first.
+    Equal values stand in the order of their ids. The query's own row is left out. Nearness says that the model was
+    trained to use two tokens alike, not that they mean the same: antonyms are near, too.
+    """
+
+    table: str
+    measure: Measure
+    id: int | None  # of the query; None where a vector was given
+    piece: str  # of the query; empty where a vector was given
+    compared: int  # rows of the table, the query's own included
+    items: tuple[Neighbour, ...]
+
+
+def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
+    """The table that ids are looked up in, or the rows of the output matrix that logits are products with.
+
+    Raises CutawayError for another name, and for the unembedding of a model without an output head.
+    """
+    model = loaded.model
+    if name not in get_args(TableName):
+        raise CutawayError(
+            f"table is {name!r}{nearest(name, get_args(TableName))}, expected embedding or unembedding"
+        )
+    tokens = model.source_embed.tokens if isinstance(model, EncoderDecoder) else model.embed.tokens
+    output = model.head.unembed.weight if isinstance(model.head, Head) else None
+    if name == "embedding":
+        return VectorTable(name, tokens.weight, loaded.tokenizer, output is tokens.weight)
+    if output is None:
+        raise CutawayError(
+            f"{loaded.path} has no output head, so there is no unembedding table: use embedding"
+        )
+    return VectorTable(name, output, loaded.tokenizer, output is tokens.weight)
+
+
+def neighbours(table: VectorTable, point: Point, *, top: int = 10, measure: Measure = "cosine") -> Neighbours:
+    """The `top` rows nearest to a piece, an id or a vector (D,); see `Neighbours`.
+
+    Raises CutawayError for a piece or id that the table does not have, a vector of another width or with values that
+    are not finite, a query of length 0 under the cosine, and for an unknown measure.
+    """
+    if isinstance(point, Tensor):
+        _check_vector(table, point)
+        id, query = None, point.detach().cpu().double()
+    else:
+        id = table.find(point)
+        query = table.rows([id])[0]
+    left_out = () if id is None else (id,)
+    items = nearest_rows(table, query[None], top=top, measure=measure, left_out=left_out)[0]
+    piece = "" if id is None else table.label(id)
+    return Neighbours(table.name, measure, id, piece, len(table.vectors), items)
+
+
+def nearest_rows(
+    table: VectorTable, queries: Tensor, *, top: int, measure: Measure, left_out: Sequence[int] = ()
+) -> tuple[tuple[Neighbour, ...], ...]:
+    """For each of queries (Q, D) the `top` nearest rows, best first, none of `left_out`."""
+    if top < 1:
+        raise CutawayError(f"top is {top}, expected at least 1")
+    near = nearness(table, queries, measure)
+    near[:, list(left_out)] = -torch.inf
+    most = min(top, near.shape[1] - len(set(left_out)))
+    order = near.argsort(dim=-1, descending=True, stable=True)[:, :most]
+    values = near.gather(1, order)
+    sign = -1.0 if measure == "euclid" else 1.0
+    return tuple(
+        tuple(Neighbour(id, table.label(id), sign * value) for id, value in zip(*row, strict=True))
+        for row in zip(order.tolist(), values.tolist(), strict=True)
+    )
+
+
+def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
+    """queries (Q, D) -> (Q, V) fp64, greater is nearer: the cosine, the dot product, or minus the distance."""
+    if measure not in get_args(Measure):
+        raise CutawayError(
+            f"measure is {measure!r}{nearest(measure, get_args(Measure))}, expected cosine, dot or euclid"
+        )
+    queries = queries.detach().cpu().double()
+    if measure == "cosine":
+        if not bool(queries.norm(dim=-1).all()):
+            raise CutawayError(
+                "a vector of length 0 has no direction, so no cosine: use the measure dot or euclid"
+            )
+        queries = normalize(queries, dim=-1)
+    return torch.cat([_nearness(block, queries, measure) for block in table.blocks()], dim=1)
+
+
+def _nearness(block: Tensor, queries: Tensor, measure: Measure) -> Tensor:
+    if measure == "euclid":  # by differences: a difference of products would cancel for near points
+        return -torch.cdist(queries, block, compute_mode="donot_use_mm_for_euclid_dist")
+    return queries @ (normalize(block, dim=-1) if measure == "cosine" else block).T
+
+
+def _check_vector(table: VectorTable, vector: Tensor) -> None:
+    width = table.vectors.shape[1]
+    if tuple(vector.shape) != (width,):
+        raise CutawayError(
+            f"the vector is of shape {tuple(vector.shape)}, expected ({width},): the model's width"
+        )
+    if not bool(vector.isfinite().all()):
+        raise CutawayError(
+            f"the vector has values that are not finite: {brief(vector[~vector.isfinite()].tolist())}"
+        )

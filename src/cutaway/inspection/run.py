@@ -1,0 +1,134 @@
+"""One text on its way through one model: what every question of this package is asked of."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.complete import continue_text, prepare_prompt
+from cutaway.decode.fill import encode_with_gaps
+from cutaway.decode.languages import Language
+from cutaway.decode.parts import tokenizer_for
+from cutaway.decode.translate import Translator
+from cutaway.errors import CutawayError
+from cutaway.models.build import Model
+from cutaway.models.decoder_only import DecoderOnly
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.tap import Edit, Trace
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Ids and, for each, its piece as a reader sees it."""
+
+    ids: list[int]
+    pieces: list[str]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model and the ids it reads in one forward pass, batch 1 and without cache.
+
+    `source` is what an encoder reads (None for a decoder-only model), `target` what a decoder reads, its start token
+    first (None for an encoder-only model). `outcome` are the tokens that the decoder's positions stand before: the
+    target moved by one, with the last token that was written; for an encoder-only model it is the source itself.
+    """
+
+    loaded: Loaded
+    source: Tokens | None
+    target: Tokens | None
+    outcome: Tokens
+
+    @property
+    def model(self) -> Model:
+        return self.loaded.model
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """The arguments of the model's forward: ids (1, T), or source (1, S) and target (1, T)."""
+        device = next(self.model.parameters()).device
+
+        def row(tokens: Tokens | None) -> Tensor:
+            assert tokens is not None
+            return torch.tensor([tokens.ids], device=device)
+
+        if isinstance(self.model, EncoderDecoder):
+            return {"source": row(self.source), "target": row(self.target)}
+        return {"ids": row(self.target if isinstance(self.model, DecoderOnly) else self.source)}
+
+    def forward(
+        self, watch: Iterable[str] | Mapping[str, Edit] = (), edit: Mapping[str, Edit] | None = None
+    ) -> tuple[Tensor, Trace]:
+        """logits (T, V) of every position, without gradients, and the trace of what was watched."""
+        with torch.no_grad(), Trace(self.model, watch, edit) as trace:
+            logits = self.model(**self.inputs)
+        return logits[0], trace
+
+
+def run(
+    loaded: Loaded,
+    text: str,
+    *,
+    target: str | None = None,
+    to: Language | None = None,
+    beam: int = 4,
+    max_new_tokens: int = 0,
+) -> Run:
+    """Make a text ready for a forward pass that can be looked into.
+
+    An encoder-decoder reads `text` as its source and writes beside it `target`, or where that is None its own
+    translation by a search of width `beam`. A decoder-only model reads the text, and where `max_new_tokens` is given
+    what it goes on to write greedily. An encoder-only model reads the text between its control tokens, `[MASK]`
+    where a word is hidden.
+    Raises CutawayError for a text that is empty, too long, or not of this model's kind.
+    """
+    tokenizer = tokenizer_for(loaded, loaded.config.family)
+    if isinstance(loaded.model, EncoderDecoder):
+        translator = Translator(loaded)
+        source = translator.prepare(text, to=to)
+        if not source.ids:
+            raise CutawayError("the text is empty: there is nothing to look into")
+        if target is None:
+            written = translator.translate([text], to=to, beam=beam)[0].best.ids
+        else:
+            written = [*tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
+        start = translator.start(source)
+        whole = [*start, *written]
+        return Run(
+            loaded,
+            Tokens(source.ids, source.pieces),
+            _tokens(loaded, whole[:-1]),
+            _tokens(loaded, whole[1:]),
+        )
+    if target is not None or to is not None:
+        raise CutawayError(f"a {loaded.config.family} model has no target text: leave `target` and `to` out")
+    if isinstance(loaded.model, DecoderOnly):
+        prompt = prepare_prompt(loaded, text)
+        ids = list(prompt.ids)
+        if max_new_tokens:
+            ids += continue_text(loaded, [text], max_new_tokens=max_new_tokens)[0].best.ids
+        if len(ids) < 2:
+            raise CutawayError(
+                "the text has a single token: give it two or more, so that one can be predicted"
+            )
+        return Run(loaded, None, _tokens(loaded, ids[:-1]), _tokens(loaded, ids[1:]))
+    mask_id = tokenizer.role("mask") if loaded.config.mask_id is None else loaded.config.mask_id
+    ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
+    if len(ids) == sum(map(len, tokenizer.around)):
+        raise CutawayError("the text is empty: there is nothing to look into")
+    if len(ids) > loaded.config.max_len:
+        raise CutawayError(
+            f"the text has {len(ids)} tokens, but this model reads at most {loaded.config.max_len}"
+        )
+    tokens = Tokens(ids, pieces)
+    return Run(loaded, tokens, None, tokens)
+
+
+def _tokens(loaded: Loaded, ids: list[int]) -> Tokens:
+    tokenizer = loaded.require_tokenizer()
+    return Tokens(ids, [tokenizer.readable(id) for id in ids])
