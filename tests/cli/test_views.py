@@ -17,6 +17,7 @@ from cutaway.cli.view_request import View
 from cutaway.cli.view_save import arrays, plain
 from cutaway.cli.view_table import VIEWS
 from cutaway.inspection.alignment import align
+from cutaway.inspection.attention import patterns
 from cutaway.inspection.run import run as prepare
 from cutaway.inspection.sweep import sweep
 from cutaway.text.display import width
@@ -41,8 +42,8 @@ CASES: dict[View, tuple[str, ...]] = {
 }
 
 
-def shown(cutaway: Run, view: View, *more: str | Path) -> str:
-    found = cutaway("inspect", *CASES[view], "--show", view, *more)
+def shown(cutaway: Run, view: View, *more: str, model: tuple[str, ...] = ()) -> str:
+    found = cutaway("inspect", *(model or CASES[view]), "--show", view, *more)
     assert (found.code, found.err) == (0, "")
     assert max(map(width, found.out.splitlines())) <= 80
     return found.out
@@ -72,44 +73,51 @@ def test_every_view_has_a_case_here():
     assert set(VIEWS) == set(View) == {*CASES, View.EXPERTS}
 
 
-def test_overview_of_each_family(cutaway: Run):
-    loaded = load(find(TRANSLATOR))
-    run = prepare(loaded, TEXT)
+def test_overview_is_what_a_text_alone_shows(cutaway: Run):
+    run = prepare(load(find(TRANSLATOR)), TEXT)
     assert run.source is not None
-    lines = shown(cutaway, View.OVERVIEW).splitlines()
+    lines = cutaway("inspect", TRANSLATOR, TEXT).out.splitlines()
     assert lines[0] == f"{TRANSLATOR} reads {TEXT}"
     assert lines[1].split() == ["source", *run.source.pieces]
     assert lines[2].split() == ["writes", *run.outcome.pieces]
+    assert max(map(width, lines)) <= 80
     strongest = sweep(run).ranking[0]
-    found = cutaway("inspect", TRANSLATOR, TEXT).out  # what a text alone shows
-    assert found.splitlines() == lines
-    assert f"{strongest.layer}.{strongest.head}    {nats(strongest.effect)}" in found
-    poem = cutaway("inspect", POET, VERSE).out
-    logits, _ = prepare(load(find(POET)), VERSE, max_new_tokens=1).forward()
-    assert f"next         {load(find(POET)).require_tokenizer().readable(int(logits[-1].argmax()))} " in poem
-    assert "\ngap 6 " in cutaway("inspect", MASKED, GAP).out
+    row = next(place for place, line in enumerate(lines) if line.startswith("attention ")) + 2
+    assert lines[row].split()[1:] == [f"{strongest.layer}.{strongest.head}", nats(strongest.effect)]
 
 
-def test_align_tells_where_it_looked_and_what_it_depends_on(cutaway: Run):
-    out = shown(cutaway, View.ALIGN)
-    best = align(load(find(TRANSLATOR)), TEXT).hypotheses
-    for hypothesis in best:
-        assert f"{hypothesis.score:.3f}   {hypothesis.text}" in out
-    found = result(cutaway, TRANSLATOR, TEXT, "--show", "align")
-    weights = torch.tensor(found["weights"])
-    assert best[0].alignment is not None
-    torch.testing.assert_close(weights, best[0].alignment, atol=1e-4, rtol=0)
-    effect, search = found["effect"], found["search"]
-    assert isinstance(effect, dict) and isinstance(search, dict)
-    assert len(search["hypotheses"]) == 4
-    source = effect["source"]["pieces"]
-    row = out.splitlines()[[line.startswith("token ") for line in out.splitlines()].index(True) + 2]
-    assert row.split()[2] == source[int(weights[0].argmax())]
-    assert row.split()[6] == source[int(torch.tensor(effect["effect"][0]).argmax())]
-    given = result(
-        cutaway, TRANSLATOR, TEXT, "--show", "align", "--target", "Yes.", "--layer", "2", "--head", "1"
+def test_overview_of_the_other_families(cutaway: Run):
+    loaded = load(find(POET))
+    logits, _ = prepare(loaded, VERSE, max_new_tokens=1).forward()
+    expected = loaded.require_tokenizer().readable(int(logits[-1].argmax()))
+    assert f"\nnext         {expected} {share(float(logits[-1].softmax(dim=-1).max()))}  " in shown(
+        cutaway, View.OVERVIEW, model=(POET, VERSE)
     )
-    assert given["search"] is None and given["weights"] != found["weights"]
+    assert "\ngap 6 " in shown(cutaway, View.OVERVIEW, model=(MASKED, GAP))
+
+
+def test_align_tells_where_it_looked_and_what_it_depends_on(cutaway: Run, tmp_path: Path):
+    saved_at = tmp_path / "align.safetensors"
+    out = cutaway("inspect", TRANSLATOR, TEXT, "--show", "align", "--save", saved_at).out
+    assert max(map(width, out.splitlines())) <= 80
+    found = align(load(find(TRANSLATOR)), TEXT)
+    for hypothesis in found.hypotheses:
+        assert f"{hypothesis.score:.3f}   {hypothesis.text}" in out
+    best = found.hypotheses[0].alignment
+    assert best is not None and len(found.hypotheses) == 4
+    arrays_of = load_file(saved_at)
+    weights, effect = arrays_of["weights"], arrays_of["effect.effect"]
+    torch.testing.assert_close(weights, best, atol=1e-4, rtol=0)
+    lines = out.splitlines()
+    row = lines[next(place for place, line in enumerate(lines) if line.startswith("token ")) + 2].split()
+    source = found.source.pieces
+    assert row[2] == source[int(weights[0].argmax())]
+    assert row[6] == source[int(effect[0].argmax())]
+    options = ("--target", "Yes.", "--layer", "2", "--head", "1")
+    given = result(cutaway, TRANSLATOR, TEXT, "--show", "align", *options)
+    assert given["search"] is None
+    run = prepare(load(find(TRANSLATOR)), TEXT, target="Yes.")
+    torch.testing.assert_close(torch.tensor(given["weights"]), patterns(run, "cross").of(2, 1))
 
 
 def test_attention_of_one_head_and_of_all(cutaway: Run):
@@ -117,14 +125,16 @@ def test_attention_of_one_head_and_of_all(cutaway: Run):
     assert out.startswith("encoder attention, layer 1, head 2\n")
     assert "query down, key across;  weight at least  ░ 0.10" in out
     found = result(cutaway, *CASES[View.ATTENTION], "--show", "attention")
-    patterns, scores = found["patterns"], found["scores"]
-    assert isinstance(patterns, dict) and isinstance(scores, dict)
-    values = torch.tensor(patterns["values"])
+    weights, scores = found["patterns"], found["scores"]
+    assert isinstance(weights, dict) and isinstance(scores, dict)
+    values = torch.tensor(weights["values"])
     assert values.shape[:2] == (1, 1)
     torch.testing.assert_close(values.sum(dim=-1), torch.ones(values.shape[:3]))
     entropy = scores["scores"]["entropy"][0][0]
     assert next(line.split()[1] for line in out.splitlines() if line.startswith("1.2 ")) == f"{entropy:.2f}"
     everywhere = cutaway("inspect", TRANSLATOR, TEXT, "--show", "attention").out
+    again = cutaway("inspect", POET, "明月明月明月", "--show", "attention").out
+    assert " next   induct\n" in again and max(map(width, again.splitlines())) <= 80
     assert everywhere.startswith("What the heads of cross attention measure on this text\n")
     assert all(f"\n{layer}.{head} " in everywhere for layer in range(4) for head in range(4))
 
@@ -139,6 +149,9 @@ def test_lens_grid_and_column(cutaway: Run):
     column = shown(cutaway, View.LENS, "--index", "-1", "--top", "2")
     assert column.startswith(f"Token {len(VERSE)}, {VERSE[-1]}: ")
     assert f"{pieces[-1][-1][0]} " in column.splitlines()[7]
+    one = cutaway("inspect", POET, VERSE, "--show", "lens", "--layer", "1").out.splitlines()
+    assert one[1].split() == ["reads", "layer", "1", "writes"]
+    assert one[-1 - 4].split()[1] == pieces[2][-1][0]
     assert "\nApproximate: post-norm" in cutaway("inspect", MASKED, GAP, "--show", "lens").out
 
 
@@ -192,7 +205,7 @@ def test_svd_of_a_head_of_a_parameter_and_of_all(cutaway: Run):
     matrix = dict(load(find(POET)).model.named_parameters())[name].detach().double()
     assert f"{float(torch.linalg.matrix_norm(matrix, 2)):.4g} " in one.splitlines()[2]
     everything = cutaway("inspect", POET, "--show", "svd").out
-    assert f"\n{name} " in everything and max(map(width, everything.splitlines())) <= 80
+    assert f"   {name}\n" in everything and max(map(width, everything.splitlines())) <= 80
 
 
 def test_explain(cutaway: Run):
@@ -322,14 +335,18 @@ def test_arrays_join_what_is_alike_and_keep_the_rest_apart():
     value = {
         "alike": [{"n": 1, "text": "a"}, {"n": 2, "text": "b"}],
         "ragged": [{"x": torch.ones(2)}, {"x": torch.ones(3)}],
+        "words": [["a", "b"], ["c", "d"]],
+        "uneven": [["a"], ["b", "c"]],
         "flag": [True, False],
         "mixed": [1, 2.5],
         "nothing": None,
         "empty": [],
     }
     found = dict(arrays(value))
-    assert list(found) == ["alike.n", "alike.text", "ragged.0.x", "ragged.1.x", "flag", "mixed"]
-    assert found["alike.text"] == ["a", "b"]
+    assert list(found) == [
+        "alike.n", "alike.text", "ragged.0.x", "ragged.1.x", "words", "uneven.0", "uneven.1", "flag", "mixed",
+    ]  # fmt: skip
+    assert (found["alike.text"], found["words"]) == (["a", "b"], [["a", "b"], ["c", "d"]])
     assert torch.equal(torch.as_tensor(found["alike.n"]), torch.tensor([1, 2]))
     assert torch.equal(torch.as_tensor(found["mixed"]), torch.tensor([1, 2.5], dtype=torch.float64))
 

@@ -241,7 +241,10 @@ def _children() -> set[int]:
     """The processes started by this one that render templates."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        found += [int(pid) for pid in (task / "children").read_text().split()]
+        try:
+            found += [int(pid) for pid in (task / "children").read_text().split()]
+        except FileNotFoundError:  # a thread that has ended since
+            continue
     return {pid for pid in found if _state(pid) != "Z" and "template_worker" in _command(pid)}
 
 

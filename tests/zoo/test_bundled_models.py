@@ -48,10 +48,16 @@ def test_transformers_translates_the_same(translator: Translator, beam: int) -> 
 
 EVERYDAY = {
     "好久不见。": "It's been a long time.", "我爱你。": "I love you.", "谢谢你。": "Thank you.",
-    "我饿了。": "I'm hungry.",
-    "你叫什么名字？": "What's your name?", "你会说英语吗？": "Do you speak English?", "明天见。": "See you tomorrow.",
+    "我饿了。": "I'm hungry.", "你叫什么名字？": "What's your name?", "你会说英语吗？": "Can you speak English?",
+    "明天见。": "See you tomorrow.", "你想喝点什么？": "What do you want to drink?",
+    "他昨天买了一本新书。": "He bought a new book yesterday.", "我不知道他在哪里。": "I don't know where he is.",
+    "这个多少钱？": "How much is this?", "洗手间在哪里？": "Where is the bathroom?",
+    "请再说一遍。": "Please say that again.", "生日快乐！": "Happy birthday!", "她是我的妹妹。": "She's my sister.",
+    "今天天气怎么样？": "What's the weather like today?", "北京是中国的首都。": "Beijing is the capital of China.",
+    "我住在北京。": "I live in Beijing.", "猫追狗。": "The cat chased the dog.",
     "I love you.": "我爱你。", "How are you?": "你好吗？", "Where is the station?": "车站在哪里？",
-    "He is reading a book.": "他在读一本书。",
+    "He is reading a book.": "他在读一本书。", "Good morning.": "早上好。", "Can you help me?": "你能帮我吗？",
+    "I have never been there.": "我从没去过那里。", "Thank you very much.": "非常感谢。", "I'm hungry.": "我饿了。",
 }  # fmt: skip
 
 

@@ -81,7 +81,9 @@ def _other_task(contents: Contents, architecture: Architecture | None) -> str:
     if architecture is None or not isinstance(classes, list) or not classes:
         return ""
     kind = architecture.model_type
-    read = {name for a in ARCHITECTURES if a.model_type == kind for name in (a.class_name, a.base_class) if name}
+    read = {
+        name for a in ARCHITECTURES if a.model_type == kind for name in (a.class_name, a.base_class) if name
+    }
     if classes[0] in read:
         return ""
     known = " and ".join(sorted(read))

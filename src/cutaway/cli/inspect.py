@@ -37,7 +37,7 @@ def inspect(
     show: Annotated[
         View | None, typer.Option(help="What to look at; with a text and without this: the overview.")
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="A layer, from 0; in lens: blocks passed.")] = None,
+    layer: Annotated[int | None, typer.Option(help="A layer, from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="A head, from 0.")] = None,
     side: Annotated[
         SideName | None,

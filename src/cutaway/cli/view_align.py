@@ -7,6 +7,7 @@ from cutaway.cli.alignment import draw
 from cutaway.cli.terminal import columns, reads_chinese, shows_unicode, write, write_table
 from cutaway.cli.view_page import heading, nats, remark, share, title
 from cutaway.cli.view_request import Answer, Request
+from cutaway.text.display import truncate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +73,7 @@ def _show(
     for t, piece in enumerate(run.outcome.pieces):
         looked = _best(run.source.pieces, weights[t], share)
         needed = _best(run.source.pieces, effect.effect[t], nats)
-        rows.append((piece, share(float(effect.log_probs[t].exp())), looked, needed))
+        rows.append((truncate(piece, 14), share(float(effect.log_probs[t].exp())), looked, needed))
     write_table(("token", "probability", "looked at", "depends on (nats)"), rows, right=("probability",))
     remark(
         "looked at: the source tokens with most cross-attention. depends on: how far the token's log-probability "
@@ -93,6 +94,6 @@ def _best(pieces: list[str], values: "Tensor", shown: Callable[[float], str]) ->
     """The two source pieces of greatest value."""
     best = values.topk(min(2, len(pieces)))
     return "  ".join(
-        f"{pieces[place]} {shown(value)}"
+        f"{truncate(pieces[place], 12)} {shown(value)}"
         for value, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
     )

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 # A measure's field and its column.
 MEASURES = (
-    ("entropy", "entropy"), ("first", "first"), ("special", "control"), ("punctuation", "punct."),
-    ("distance", "distance"), ("previous", "before"), ("same", "same"), ("next", "after"),
-    ("induction", "induct."),
+    ("entropy", "entropy"), ("first", "first"), ("special", "ctrl"), ("punctuation", "punct"),
+    ("distance", "dist."), ("previous", "prev"), ("same", "same"), ("next", "next"),
+    ("induction", "induct"),
 )  # fmt: skip
 LEGENDS = ("query down, key across", "每行一个查询词块，每列一个键词块")
 
@@ -63,9 +63,9 @@ def _show(scores: "HeadScores", weights: "Patterns | None") -> None:
     titles = [title for _, title in names]
     write_table(("head", *titles), rows, right=titles)
     remark(
-        "Means over the text: entropy in nats, distance in tokens, the rest weight from 0 to 1: on the first token, on "
-        "control tokens, punctuation, the token before, itself, after, and after earlier copies of it (induct.). "
-        "'even' is a head that weighs all keys alike. Scores of this text, not what a head is for."
+        "Means over the text: entropy in nats, dist. in tokens, the rest weight from 0 to 1: on the first token, on "
+        "control tokens (ctrl), punctuation, the token before (prev), the same, the next, and those after earlier "
+        "copies of it (induct). 'even': a head that weighs all keys alike. Scores of this text, not what a head is for."
     )
     if weights is None:
         remark("The weights of one head: --layer N --head N.")

@@ -18,6 +18,7 @@ from cutaway.cli.view_page import (
 )
 from cutaway.cli.view_request import Answer, Request
 from cutaway.errors import CutawayError, brief
+from cutaway.text.display import truncate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,7 +114,7 @@ def _show_diff(found: "Comparison", both_ways: bool) -> None:
             _show_edits(found)
     heading("How the tokens of the unchanged output fare")
     rows = [
-        (piece, share(before), share(after), nats(difference), f"{divergence:.3f}")
+        (truncate(piece, 20), share(before), share(after), nats(difference), f"{divergence:.3f}")
         for piece, before, after, difference, divergence in zip(
             found.pieces,
             found.base_log_probs.exp().tolist(),

@@ -119,6 +119,8 @@ def _show_experts(found: "Routing", shown: "list[LayerRouting]") -> None:
         write_table(("expert", "tokens", "load", ""), loads, right=("expert", "tokens", "load"))
         labelled("balance", [f"{each.balance:.3f}", "(1 even)"])
         labelled("evenness", [f"{each.evenness:.3f}", "(entropy of the load, 1 even)"])
+    if found.dense:
+        remark(f"Layers without experts: {', '.join(found.dense)}.")
     remark(
         "runner-up: the probability of the best expert that was not chosen. On one text a load is uneven by chance too."
     )

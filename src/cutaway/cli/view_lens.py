@@ -17,14 +17,21 @@ PIECE = 8  # columns that a piece may take
 
 def lens(request: Request) -> Answer:
     from cutaway.inspection.lens import lens as read
-    from cutaway.inspection.selection import place
+    from cutaway.inspection.selection import layer_number, place
+    from cutaway.inspection.sides import side_named
 
     run, options = request.run(), request.options
     position = request.position()
+    layers = None
+    if options.layer is not None:
+        side = side_named(run, None)
+        layers = [
+            1 + layer_number(len(side.stack.layers), options.layer, f"the {side.name}")
+        ]  # blocks passed
     found = read(
         run,
         top=request.top(5),
-        layers=None if options.layer is None else [options.layer],
+        layers=layers,
     )
     where = None if position is None else place(found.tokens, position)
     return Answer(found, lambda: _grid(found) if where is None else _column(found, where, options.top))

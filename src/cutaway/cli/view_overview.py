@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cutaway.cli.terminal import columns, write_table
 from cutaway.cli.view_changes import SIDES
-from cutaway.cli.view_page import heading, labelled, nats, paragraph, remark, share, title
+from cutaway.cli.view_page import heading, labelled, nats, paragraph, progress, remark, share, title
 from cutaway.cli.view_request import Answer, Request
 from cutaway.text.display import truncate
 
@@ -64,7 +64,7 @@ def overview(request: Request) -> Answer:
         text=run.loaded.require_tokenizer().decode(run.outcome.ids) if translating else "",
         log_probs=scores.gather(1, ids[:, None])[:, 0].cpu(),
         expected=tuple(_expected(run, scores[place], place) for place in places),
-        heads=sweep(run).ranking[:top],
+        heads=sweep(run, observe=partial(progress, "heads switched off, layers")).ranking[:top],
     )
     return Answer(found, partial(_show, found, request))
 

@@ -4,7 +4,7 @@ import csv
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from cutaway.errors import CutawayError, nearest
 if TYPE_CHECKING:
     from torch import Tensor
 
+Texts = str | Sequence[object]  # one text, or lists of texts as rectangular as a tensor
 ENDINGS = (".safetensors", ".npz", ".csv")
 
 
@@ -59,9 +60,9 @@ def _fields(value: object) -> Iterator[tuple[str, object]]:
             yield field.name, each
 
 
-def arrays(value: object, name: str = "") -> Iterator[tuple[str, "Tensor | list[str]"]]:
-    """Every tensor, list of numbers and list of texts in a result, by its path (`effects.enc`); what several records
-    of one kind have in common becomes one array (`items.value`) where its shape allows."""
+def arrays(value: object, name: str = "") -> "Iterator[tuple[str, Tensor | Texts]]":
+    """Every tensor, number, text and list of such in a result, by its path (`effects.enc`); what several records of
+    one kind have in common becomes one array (`items.value`) where its shape allows."""
     import torch
     from torch import Tensor
 
@@ -71,14 +72,12 @@ def arrays(value: object, name: str = "") -> Iterator[tuple[str, "Tensor | list[
         case bool() | int() | float():
             yield name, torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
         case str():
-            yield name, [str(value)]
+            yield name, str(value)
         case Mapping():
             for key, each in value.items():
                 yield from arrays(each, _under(name, str(key)))
         case list() | tuple():
-            if value and all(isinstance(each, str) for each in value):
-                yield name, [str(each) for each in value]
-            elif value and all(isinstance(each, int | float) for each in value):
+            if value and all(isinstance(each, int | float) for each in value):
                 whole = all(isinstance(each, int) for each in value)
                 yield name, torch.tensor(value, dtype=torch.int64 if whole else torch.float64)
             else:
@@ -88,25 +87,27 @@ def arrays(value: object, name: str = "") -> Iterator[tuple[str, "Tensor | list[
                 yield from arrays(each, _under(name, field))
 
 
-def _records(
-    found: "list[dict[str, Tensor | list[str]]]", name: str
-) -> "Iterator[tuple[str, Tensor | list[str]]]":
+def _records(found: "list[dict[str, Tensor | Texts]]", name: str) -> "Iterator[tuple[str, Tensor | Texts]]":
     import torch
     from torch import Tensor
 
     for key in dict.fromkeys(key for record in found for key in record):
         each = [record.get(key) for record in found]
         tensors = [one for one in each if isinstance(one, Tensor)]
-        texts = [one[0] for one in each if isinstance(one, list) and len(one) == 1]
-        alike = len({(one.shape, one.dtype) for one in tensors}) == 1
-        if len(tensors) == len(each) and alike:
+        texts: list[object] = [one for one in each if isinstance(one, str | list)]
+        if len(tensors) == len(each) and len({(one.shape, one.dtype) for one in tensors}) == 1:
             yield _under(name, key), torch.stack(tensors)
-        elif len(texts) == len(each):
+        elif len(texts) == len(each) and len({_shape(one) for one in texts}) == 1:
             yield _under(name, key), texts
         else:
             for place, one in enumerate(each):
                 if one is not None:
                     yield _under(_under(name, str(place)), key), one
+
+
+def _shape(texts: object) -> tuple[int, ...]:
+    """Of nested lists of texts, all of one length at each depth."""
+    return (len(texts), *_shape(texts[0])) if isinstance(texts, list) else ()
 
 
 def _under(name: str, part: str) -> str:
@@ -130,7 +131,7 @@ def save(path: Path, model: str, view: str, result: object) -> list[str]:
     return list(found)
 
 
-def _safetensors(path: Path, found: "Mapping[str, Tensor | list[str]]", about: dict[str, str]) -> None:
+def _safetensors(path: Path, found: "Mapping[str, Tensor | Texts]", about: dict[str, str]) -> None:
     from safetensors.torch import save as to_bytes
     from torch import Tensor
 
@@ -139,7 +140,7 @@ def _safetensors(path: Path, found: "Mapping[str, Tensor | list[str]]", about: d
     path.write_bytes(to_bytes(tensors, about | {"texts": json.dumps(texts, ensure_ascii=False)}))
 
 
-def _npz(path: Path, found: "Mapping[str, Tensor | list[str]]") -> None:
+def _npz(path: Path, found: "Mapping[str, Tensor | Texts]") -> None:
     import numpy as np
     import torch
     from torch import Tensor
@@ -154,10 +155,13 @@ def _npz(path: Path, found: "Mapping[str, Tensor | list[str]]") -> None:
         np.savez(file, allow_pickle=False, **ready)
 
 
-def _csv(path: Path, found: "Mapping[str, Tensor | list[str]]") -> None:
+def _csv(path: Path, found: "Mapping[str, Tensor | Texts]") -> None:
     from torch import Tensor
 
-    deepest = max((value.ndim if isinstance(value, Tensor) else 1 for value in found.values()), default=0)
+    deepest = max(
+        (value.ndim if isinstance(value, Tensor) else len(_shape(value)) for value in found.values()),
+        default=0,
+    )
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["array", *(f"index{n}" for n in range(deepest)), "value"])

@@ -51,16 +51,16 @@ def _show_all(found: "list[Spectrum]") -> None:
     title("The matrices of this model")
     rows = [
         (
-            each.name,
             f"{each.shape[0]}×{each.shape[1]}",
             f"{float(each.singular_values[0]):.2f}",
             f"{each.effective_rank:.1f}",
             f"{each.stable_rank:.1f}",
+            each.name,
         )
         for each in found
     ]
     titles = ("rows×cols", "max σ", "eff.", "stable")
-    write_table(("parameter", *titles), rows, right=titles)
+    write_table((*titles, "parameter"), rows, right=titles)
     remark(
         "max σ: the greatest singular value; eff., stable: effective and stable rank; of shapes, not of importance. "
         "One of them: --name NAME; W_QK and W_OV of a head: --layer N --head N."
