@@ -2,6 +2,7 @@
 
 import torch
 
+from cutaway import zoo
 from cutaway.inspection.arithmetic_output import Settings
 from cutaway.inspection.arithmetic_record import Record
 from cutaway.nn.head import Head
@@ -60,13 +61,16 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
 
 _IMPORTS = {
     "torch.": "import torch",
+    "find(": "from cutaway.zoo import find",
     "store_in_half(": "from cutaway.decode.half_stored import store_in_half",
 }
 
 
 def _open(record: Record) -> list[str]:
     """Lines that open the model as this run has it."""
-    path, dtype = repr(str(record.loaded.path)), next(record.model.parameters()).dtype
+    folder, dtype = record.loaded.path, next(record.model.parameters()).dtype
+    # A bundled model is named, so that the lines run on another machine too.
+    path = f"find({folder.name!r})" if folder in zoo.bundled() else repr(str(folder))
     lines = [f"loaded = load({path})" if dtype == torch.float32 else f"loaded = load({path}, dtype={dtype})"]
     if record.half_stored:
         lines.append(
