@@ -21,6 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 demo: $(RUNS)
 	@$(BIN)/cutaway demo
+	@echo "The command cutaway is in $(BIN): source $(BIN)/activate" >&2
 
 test: check
 	@$(BIN)/python -m pytest -q -m "not slow"

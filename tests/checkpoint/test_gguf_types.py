@@ -136,7 +136,7 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     path = tmp_path / "model.gguf"
     path.write_bytes(bytes(34))
     with pytest.raises(
-        CutawayError, match=r"model\.gguf: its weights are quantised \(Q8_0\).*pip install 'cutaway\[gg"
+        CutawayError, match=r"model\.gguf: its weights are quantised \(Q8_0\).*pip install gg"
     ):
         read_tensor(path, (32,), BY_NAME["Q8_0"], offset=0)
 

@@ -95,7 +95,7 @@ def _dequantised(file: FileIO, path: Path, shape: tuple[int, ...], kind: GgufTyp
         from gguf.constants import GGMLQuantizationType
     except ImportError as error:
         raise CutawayError(
-            f"{path}: its weights are quantised ({kind.name}); to read them: pip install 'cutaway[gguf]'"
+            f"{path}: its weights are quantised ({kind.name}); to read them install the package gguf: pip install gguf"
         ) from error
     if not hasattr(quants, kind.name):  # it has one class for each type
         raise CutawayError(

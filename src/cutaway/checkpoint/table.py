@@ -130,7 +130,13 @@ class Architecture:
                     f"{where}: {source[key.ours]} and {key.theirs} differ; one {key.ours} for both is supported"
                 )
             ours[key.ours], source[key.ours] = value, key.theirs
-        return parse(ModelConfig, ours, where)
+        try:
+            return parse(ModelConfig, ours, where)
+        except CutawayError as error:
+            message = str(error)
+            for name, key in source.items():  # the reader has the file's keys before them, not ours
+                message = message.replace(f"{where}.{name} is", f"{where}: {key} is")
+            raise CutawayError(message) from error
 
     def expresses(self, config: ModelConfig) -> bool:
         """Whether a file of this architecture says everything that `config` says."""

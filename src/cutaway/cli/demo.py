@@ -12,7 +12,7 @@ from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
 TEXTS = (
     "好久不见",
-    "今天天气很好。",
+    "今天天气怎么样？",
     "你想喝点什么？",
     "I love you.",
     "Where is the station?",
@@ -36,7 +36,7 @@ WORDS = {
     },
 }
 NEXT = (
-    ('cutaway translate "我们明天去北京。" --show alignment', TRANSLATOR),
+    ('cutaway translate "我不知道他在哪里。" --show alignment', TRANSLATOR),
     ('cutaway translate "I have never been there." --nbest 3', TRANSLATOR),
     ('cutaway translate "你会说英语吗？" --show tokens --show scores', TRANSLATOR),
     ('cutaway tokenize "我爱机器学习"', TRANSLATOR),

@@ -95,7 +95,10 @@ def _show(found: Overview, request: Request) -> None:
     heading("The heads that this output depends on most")
     rows = [(SIDES[each.side], f"{each.layer}.{each.head}", nats(each.effect)) for each in found.heads]
     write_table(("attention", "layer.head", "effect"), rows, right=("layer.head", "effect"))
+    views = ["attention", "lens", "neurons", "sweep", "diff", "explain"]
+    if any(each.side == "cross" for each in found.heads):
+        views.insert(0, "align")
     remark(
         "effect: by how many nats the log-probability of the output falls with this head switched off; dependence, not "
-        "purpose. More: --show align, attention, lens, neurons, sweep, diff, explain."
+        f"purpose. More: --show {', '.join(views)}."
     )

@@ -17,7 +17,8 @@ class HalfStoredLinear(nn.Linear):
     Decoding waits for weights to come from memory. Where every weight is a 16-bit float exactly, as in a model that was
     saved in that type, the copy is read instead: products and sums stay in fp32, only the order of sums changes. The
     copy is for steps of one token a row, without gradients: what reads a whole text reads each weight once and need not
-    wait for a copy. It is made at the second such step, and anew when the weight has changed since.
+    wait for a copy, and gives to the bit what the plain layer gives. It is made at the first such step, and anew when
+    the weight has changed since.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -26,15 +27,13 @@ class HalfStoredLinear(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
         self._copy: torch.ScriptObject | None = None  # None too where 16 bits cannot hold the weights
         self._copied_from: tuple[int, int] | None = None
-        self._stepped = False
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         step = input.dim() < 3 or input.shape[-2] == 1
         few = input.numel() <= _ROWS * self.in_features
         if step and few and input.dtype == torch.float32 and not torch.is_grad_enabled():
-            copy = self._stored() if self._stepped else None
-            self._stepped = True
+            copy = self._stored()
             if copy is not None:
                 return _operator("linear_dynamic_fp16")(input, copy)
         return F.linear(input, self.weight, self.bias)

@@ -64,14 +64,14 @@ def tokenizer_for(loaded: Loaded, family: str) -> Tokenizer:
 
     Raises CutawayError when the model is of another family, or the tokenizer is missing or of another vocabulary.
     """
+    if loaded.config.head == "none":
+        raise CutawayError(
+            f"{loaded.path} has no output head: it gives vectors, not words; use it with `cutaway embed`"
+        )
     if loaded.config.family != family:
         raise CutawayError(
             f"{loaded.path} is a model of the {loaded.config.family} family, expected {family}; "
             f"use it with `{COMMANDS[loaded.config.family]}`"
-        )
-    if loaded.config.head == "none":
-        raise CutawayError(
-            f"{loaded.path} has no output head: it gives vectors, not words; use it with `cutaway embed`"
         )
     if loaded.tokenizer is None:
         raise CutawayError(f"{loaded.path} has no tokenizer, so it cannot work with text")

@@ -88,7 +88,10 @@ def without(description: Mapping, contents: Collection[str], where: str) -> str:
             model["unk_token"] = hidden.get(unk, unk)
         if isinstance(merges := model.get("merges"), list):
             pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
-            model["merges"] = [pair for pair in pairs if "".join(pair) not in hidden]
+            kept = [pair for pair in pairs if "".join(pair) not in hidden]
+            joined = [" ".join(pair) for pair in kept]
+            # As single texts they are written and read in half the time; a piece with a space can only be in a pair.
+            model["merges"] = joined if all(text.count(" ") == 1 for text in joined) else kept
     except (TypeError, ValueError) as error:
         raise CutawayError(f"{where}: malformed vocabulary or merges: {error}") from error
     added = [
@@ -96,7 +99,8 @@ def without(description: Mapping, contents: Collection[str], where: str) -> str:
         for token in description["added_tokens"]
     ]
     parts = {"truncation": None, "padding": None, "post_processor": None}
-    return json.dumps({**description, **parts, "added_tokens": added, "model": model})
+    whole = {**description, **parts, "added_tokens": added, "model": model}
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
 
 
 def shown(piece: str) -> str:
