@@ -1,5 +1,5 @@
-"""From a checkpoint on disk to the first token of an answer, on a real model: SmolLM2-135M-Instruct, in 16 bits, from
-the same folder; as new processes, and within one that has imported everything."""
+"""From a checkpoint on disk to the first token of an answer, on a real model: SmolLM2-135M-Instruct, from its GGUF
+file, and from a folder made of it, in 16 bits; as new processes, and within one that has imported everything."""
 
 import importlib.util
 import subprocess
@@ -46,13 +46,16 @@ def measure(effort: Effort) -> list[Row]:
         folder.save(place, opened.model, opened.tokenizer, opened.generation, torch.bfloat16)
         del opened
         ours, theirs = take_turns([partial(_ours, place), partial(_theirs, place)], effort)
+        gguf = [partial(_ours, file), partial(_theirs, file.parent, gguf_file=file.name)]
+        our_gguf, their_gguf = take_turns(gguf, effort, rounds=min(effort.rounds, 3))
         processes = [
             [_process(code.format(place)) for code in (OURS, THEIRS)] for _ in range(effort.rounds + 1)
         ]
     whole, their_whole = (median(times) for times in list(zip(*processes[1:], strict=True)))
     return [
-        _row("SmolLM2-135M, a new process to the first token", whole, their_whole),
-        _row("SmolLM2-135M, opening to the first token, all imported", ours, theirs),
+        _row("SmolLM2-135M, its GGUF file to the first token, all imported", our_gguf, their_gguf),
+        _row("SmolLM2-135M, a folder to the first token, a new process", whole, their_whole),
+        _row("SmolLM2-135M, a folder to the first token, all imported", ours, theirs),
     ]  # fmt: skip
 
 
@@ -61,13 +64,13 @@ def _row(case: str, ours: float, theirs: float) -> Row:
                ratio=theirs / ours, least=1.0)  # fmt: skip
 
 
-def _ours(place: str) -> str:
+def _ours(place: str | Path) -> str:
     return next(stream_text(folder.load(place), PROMPT)).text
 
 
-def _theirs(place: str) -> str:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(place)
-    model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32)
+def _theirs(place: str | Path, **file: str) -> str:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(place, **file)
+    model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32, **file)
     ids = tokenizer(PROMPT, return_tensors="pt")
     generate: Callable[..., torch.Tensor] = getattr(model, "generate")
     return tokenizer.decode(generate(**ids, max_new_tokens=1, do_sample=False)[0, -1:])

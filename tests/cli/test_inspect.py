@@ -8,12 +8,12 @@ from safetensors.torch import load_file, save_file
 
 from cutaway import Tokenizer, build, bundled, load, save
 from cutaway.checkpoint.folder import open_contents, read_config
+from cutaway.checkpoint.parameters import aliases
 from cutaway.cli.figure import FRAME, draw, layers, ranges
 from cutaway.cli.inspect import amount
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.inspection.anatomy import anatomy
-from cutaway.inspection.parts import names_of_each
 from cutaway.inspection.tap_names import tap_names
 from cutaway.models.build import PRESETS
 from cutaway.text.display import width
@@ -119,7 +119,7 @@ def test_json_is_the_anatomy(cutaway, translator: Path):
     expected = to_dict(anatomy(config, architecture=architecture, contents=contents, contexts=[7]))
     assert (said.pop("model"), said["architecture"]) == (str(translator), "marian")
     assert said == expected
-    tensors = len(names_of_each(loaded.model))
+    tensors = len(aliases(loaded.model))
     assert said["stored"] == [{"dtype": "float32", "tensors": tensors, "values": said["parameters"]}]
 
 

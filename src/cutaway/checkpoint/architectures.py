@@ -1,6 +1,7 @@
 """The published architectures that can be read and written, and which of them a checkpoint has."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from cutaway.checkpoint.bart import BART, MBART
 from cutaway.checkpoint.bert import BERT
@@ -46,14 +47,19 @@ def architecture_of(
             f"{where}: model_type is {kind!r}{nearest(str(kind), types)}; supported: {', '.join(types)}"
         )
     found = next((a for a in known if a.when(config)), known[0])
-    classes = config.get("architectures")
+    named = config.get("architectures")
+    first = named[0] if isinstance(named, list) and named else None
+    read = {name for a in known for name in (a.class_name, a.base_class) if name}
+    if first is not None and first not in read:  # perhaps the head of another task
+        classes = " and ".join(sorted(read))
+        found = replace(
+            found, remark=f" (config.json's architectures says {first}; of a {kind} cutaway reads {classes})"
+        )
     if found.base_class is not None:
-        says_so = isinstance(classes, list) and classes[:1] == [found.base_class]
-        transform = [
-            row.theirs for row in found.rows if row.ours == "head.dense"
-        ]  # only a masked head has one
-        lacks_it = transform and not any(name.startswith(transform[0]) for name in tensors)
-        if says_so or lacks_it:
+        # Only a masked head has layers of its own, by whose absence it can be told.
+        dense = next((row.theirs for row in found.rows if row.ours == "head.dense"), None)
+        headless = dense is not None and not any(name.startswith(dense) for name in tensors)
+        if headless or first == found.base_class:
             found = found.without_head()
     if found.prefix and not any(name.startswith(found.prefix) for name in tensors):
         return found.without_prefix()

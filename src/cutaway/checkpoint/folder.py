@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from cutaway.checkpoint import json_file, shards
-from cutaway.checkpoint.architectures import ARCHITECTURES, OWN_TYPE, architecture_for, architecture_of
+from cutaway.checkpoint.architectures import OWN_TYPE, architecture_for, architecture_of
 from cutaway.checkpoint.contents import Contents
 from cutaway.checkpoint.parameters import fill, spread
 from cutaway.checkpoint.table import Architecture
@@ -26,9 +26,7 @@ from cutaway.text.tokenizer import Tokenizer
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 TEMPLATE = "chat_template.jinja"
 MOST_TEMPLATE_BYTES = 1_000_000
-MOST_TABLE = (
-    1_000_000  # numbers that a table of positions may have whatever the weights; else an eighth of theirs
-)
+MOST_TABLE = 1_000_000  # numbers of a table of positions, whatever the weights; else an eighth of theirs
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz", ".npy")
 
 
@@ -60,10 +58,7 @@ def load(path: Path | str, dtype: torch.dtype | None = torch.float32) -> Loaded:
     config, architecture = read_config(contents)
     model = skeleton(config)
     kept = contents.weights_type() if dtype is None else dtype
-    try:
-        fill(model, architecture, contents.tensors, contents.weights_file, kept)
-    except CutawayError as error:
-        raise CutawayError(f"{error}{_other_task(contents, architecture)}") from error
+    fill(model, architecture, contents.tensors, contents.weights_file, kept)
     return Loaded(
         model=model.eval(),
         config=config,
@@ -73,21 +68,6 @@ def load(path: Path | str, dtype: torch.dtype | None = torch.float32) -> Loaded:
         path=Path(path),
         chat_template=contents.chat_template,
     )
-
-
-def _other_task(contents: Contents, architecture: Architecture | None) -> str:
-    """What may be behind tensors that do not fit: the file holds the head of another task."""
-    classes = contents.config.get("architectures")
-    if architecture is None or not isinstance(classes, list) or not classes:
-        return ""
-    kind = architecture.model_type
-    read = {
-        name for a in ARCHITECTURES if a.model_type == kind for name in (a.class_name, a.base_class) if name
-    }
-    if classes[0] in read:
-        return ""
-    known = " and ".join(sorted(read))
-    return f" (config.json's architectures says {classes[0]}; of a {kind} cutaway reads {known})"
 
 
 def _several_ends(config: Mapping[str, object]) -> dict[str, object]:

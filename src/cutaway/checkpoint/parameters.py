@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,17 +21,17 @@ WEIGHT_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 class _Use:
     """A parameter that a tensor of the file is for: all its names, its shape, and what makes it."""
 
-    names: list[str]
+    names: tuple[str, ...]
     shape: torch.Size
     op: Op
 
 
-def aliases(model: nn.Module) -> list[list[str]]:
-    """The names of every parameter; a tied one has several."""
+def aliases(model: nn.Module) -> list[tuple[str, ...]]:
+    """The names of each parameter; a tied one has several."""
     found: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         found.setdefault(id(parameter), []).append(name)
-    return list(found.values())
+    return [tuple(names) for names in found.values()]
 
 
 def fill(
@@ -87,7 +87,7 @@ def _values(theirs: str, stored: Stored, wanted: list[_Use], dtype: torch.dtype,
     return values
 
 
-def unread(tensors: Mapping[str, Stored], architecture: Architecture | None) -> list[str]:
+def unread(tensors: Collection[str], architecture: Architecture | None) -> list[str]:
     """The names of tensors that files of this architecture carry and no forward pass here reads."""
     patterns = architecture.ignored if architecture else ()
     return [name for name in tensors if any(re.fullmatch(pattern, name) for pattern in patterns)]
@@ -112,6 +112,7 @@ def _plan(
     model: nn.Module, architecture: Architecture | None, tensors: Mapping[str, Stored], where: str
 ) -> dict[str, list[_Use]]:
     """For every tensor of the file that is wanted, what it is wanted for."""
+    remark = architecture.remark if architecture else ""
     wanted: dict[str, list[_Use]] = {}
     for names in aliases(model):
         sources = _sources(architecture, names)
@@ -120,17 +121,17 @@ def _plan(
             continue
         if not there:
             expected = dict.fromkeys(theirs for theirs, _ in sources)
-            raise CutawayError(f"{where}: tensor {' or '.join(expected) or names[0]} is missing")
+            raise CutawayError(f"{where}: tensor {' or '.join(expected) or names[0]} is missing{remark}")
         for theirs, op in there:
             use = _Use(names, model.get_parameter(names[0]).shape, op)
             _check(theirs, tensors[theirs], use, where)
             wanted.setdefault(theirs, []).append(use)
-    ignored = unread(tensors, architecture)
+    ignored = set(unread(tensors, architecture))
     left = sorted(name for name in tensors if name not in wanted and name not in ignored)
     if left:
         kind = f"a {architecture.model_type}" if architecture else "this"
         raise CutawayError(
-            f"{where}: {len(left)} tensors belong to no part of {kind} model: {', '.join(left[:5])}"
+            f"{where}: {len(left)} tensors belong to no part of {kind} model: {', '.join(left[:5])}{remark}"
         )
     return wanted
 
@@ -153,7 +154,7 @@ def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
         )
 
 
-def _sources(architecture: Architecture | None, names: list[str]) -> list[tuple[str, Op]]:
+def _sources(architecture: Architecture | None, names: Sequence[str]) -> list[tuple[str, Op]]:
     """The file's tensors that may hold a parameter with these names, the preferred one first."""
     if architecture is None:
         return [(name, SAME) for name in names]
@@ -172,7 +173,7 @@ def check_range(value: Tensor, dtype: torch.dtype, name: str, where: str) -> Non
         )
 
 
-def _assign(model: nn.Module, names: list[str], value: Tensor) -> None:
+def _assign(model: nn.Module, names: Sequence[str], value: Tensor) -> None:
     parameter = nn.Parameter(value, requires_grad=model.get_parameter(names[0]).requires_grad)
     for name in names:
         module, _, leaf = name.rpartition(".")

@@ -70,10 +70,10 @@ class Architecture:
     `fixed` are our config values it always has: a model can be written in this architecture when they match.
     `constants` are keys of its file that must have one value for us, `written` such that others want to read.
     `ignored` are regular expressions of tensors that files carry and no forward pass here reads, `zero_if_absent` our
-    names of tensors that a file may lack. `base_class` is
-    the name of the same model without its head, and `prefix` what stands before the names of the tensors that both
-    share: files of the base class, and some others, are written without it. Of several entries of one model_type,
-    `when` tells by the file's config which one it is.
+    names of tensors that a file may lack. `base_class` is the name of the same model without its head, and `prefix`
+    what stands before the names of the tensors that both share: files of the base class, and some others, are written
+    without it. Of several entries of one model_type, `when` tells by the file's config which one it is. `remark` is
+    what messages add where the tensors of one file do not fit.
     """
 
     model_type: str
@@ -87,6 +87,7 @@ class Architecture:
     zero_if_absent: tuple[str, ...] = ()
     base_class: str | None = None
     prefix: str = ""
+    remark: str = ""
     when: Callable[[Mapping[str, Value]], bool] = lambda _: True
     fits: Callable[[ModelConfig], bool] = lambda _: True
 

@@ -96,14 +96,11 @@ def inspect(
     path = find(model)
 
     from cutaway.checkpoint.folder import open_contents, read_config
-    from cutaway.checkpoint.parameters import check
     from cutaway.config import to_dict
     from cutaway.inspection.anatomy import anatomy
-    from cutaway.models.build import skeleton
 
     contents = open_contents(path)
     config, architecture = read_config(contents)
-    check(skeleton(config), architecture, contents.tensors, contents.weights_file)
     if context is not None and not 1 <= context <= config.max_len:
         raise CutawayError(f"--context is {context}, expected 1 to {config.max_len}, this model's limit")
     found = anatomy(

@@ -10,14 +10,13 @@ from math import prod
 
 from cutaway.checkpoint.architectures import OWN_TYPE
 from cutaway.checkpoint.contents import Contents, Stored
-from cutaway.checkpoint.parameters import spread
+from cutaway.checkpoint.parameters import aliases, check
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
-from cutaway.errors import CutawayError
 from cutaway.inspection.operations import Operations, operations
-from cutaway.inspection.parts import Part, names_of_each, parts
+from cutaway.inspection.parts import Part, parts
 from cutaway.inspection.tap_names import tap_names
-from cutaway.models.build import Model, skeleton
+from cutaway.models.build import skeleton
 from cutaway.text.tokenizer import Tokenizer
 
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # of one parameter; the scales of int8 are not counted
@@ -87,12 +86,12 @@ def anatomy(
     """Describe the model of `config` without making its weights.
 
     `contents` are the files that it lies in, of which the headers are read and the tokenizer; `contexts` the numbers
-    of tokens in view at which its operations are counted (none given: the limit). Raises CutawayError where the
-    shape of a tensor in the files is not the one that `config` asks for.
+    of tokens in view at which its operations are counted (none given: the limit). Raises CutawayError where a
+    tensor is missing in the files, is no part of the model, or has another shape or type than `config` asks for.
     """
     model = skeleton(config)
     if contents is not None:
-        _check_shapes(model, architecture, contents)
+        check(model, architecture, contents.tensors, contents.weights_file)
     tokenizer = None if contents is None else contents.tokenizer
     of_parts = parts(model)
     total = sum(part.parameters for part in of_parts)
@@ -103,7 +102,7 @@ def anatomy(
         parts=of_parts,
         parameters=total,
         active_parameters=sum(part.active for part in of_parts),
-        tied=tuple(names for names in names_of_each(model) if len(names) > 1),
+        tied=tuple(names for names in aliases(model) if len(names) > 1),
         memory={dtype: size * total for dtype, size in BYTES.items()},
         cache=_cache(config),
         operations=tuple(operations(model, context) for context in contexts or (config.max_len,)),
@@ -112,16 +111,6 @@ def anatomy(
         tokenizer=None if tokenizer is None else _vocabulary(tokenizer, config),
         taps=tap_names(model),
     )
-
-
-def _check_shapes(model: Model, architecture: Architecture | None, contents: Contents) -> None:
-    for name, asked in spread(model, architecture).items():
-        stored = contents.tensors.get(name)  # a tied tensor may be there under another of its names
-        if stored is not None and stored.shape != asked.shape:
-            raise CutawayError(
-                f"{contents.weights_file}: tensor {name!r} has the shape {list(stored.shape)}, "
-                f"{contents.config_file} asks for {list(asked.shape)}"
-            )
 
 
 def _cache(config: ModelConfig) -> Cache | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from cutaway.checkpoint.parameters import aliases
 from cutaway.errors import CutawayError
 from cutaway.inspection.matrices import Matrix, parameter_matrix, w_ov, w_qk
-from cutaway.inspection.parts import names_of_each
 from cutaway.inspection.run import Run
 from cutaway.models.build import Model
 from cutaway.tap import Edit
@@ -113,7 +113,7 @@ def _with_parameter(run: Run, matrix: Matrix, values: Tensor) -> Run:
     linear = isinstance(run.model.get_submodule(matrix.name.rpartition(".")[0]), nn.Linear)
     as_stored = (values.T if linear else values).to(stored.device, stored.dtype)
     fresh = nn.Parameter(as_stored, requires_grad=False)
-    names = next(names for names in names_of_each(run.model) if matrix.name in names)
+    names = next(names for names in aliases(run.model) if matrix.name in names)
     model = _sharing(run.model)
     for name in names:
         owner, _, leaf = name.rpartition(".")

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from cutaway.checkpoint.parameters import aliases
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
-from cutaway.inspection.parts import names_of_each
 from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
 from cutaway.nn.block import Block
@@ -91,7 +91,7 @@ def parameter_matrix(model: Model, name: str) -> Matrix:
     rows, columns = _SPACES[owner]
     linear = isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Linear)
     exact = value.cpu().double()
-    tied = next((names for names in names_of_each(model) if name in names and len(names) > 1), ())
+    tied = next((names for names in aliases(model) if name in names and len(names) > 1), ())
     others = ", ".join(other for other in tied if other != name)
     return Matrix(
         name=name,

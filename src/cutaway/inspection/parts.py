@@ -3,8 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from torch import nn
-
+from cutaway.checkpoint.parameters import aliases
 from cutaway.models.build import Model
 
 _INPUT = {"tokens": "token embedding", "positions": "positions", "segments": "segments"}
@@ -27,7 +26,7 @@ def parts(model: Model) -> tuple[Part, ...]:
     """Every part in the order of the data's way. What is tied counts where it comes first: an output matrix that is
     the embedding matrix counts as the embedding."""
     found: dict[tuple[str, str], Counter[int | None]] = {}
-    for names in names_of_each(model):
+    for names in aliases(model):
         place, name, layer = _where(names[0])
         found.setdefault((place, name), Counter())[layer] += model.get_parameter(names[0]).numel()
     made = []
@@ -47,14 +46,6 @@ def parts(model: Model) -> tuple[Part, ...]:
             )
         )
     return tuple(made)
-
-
-def names_of_each(model: nn.Module) -> list[tuple[str, ...]]:
-    """The names of each parameter tensor; a tied one has several."""
-    found: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        found.setdefault(id(parameter), []).append(name)
-    return [tuple(names) for names in found.values()]
 
 
 def _where(full: str) -> tuple[str, str, int | None]:
