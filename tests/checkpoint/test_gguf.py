@@ -13,7 +13,8 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor
 
-from cutaway.checkpoint import folder, gguf
+from cutaway.checkpoint import folder
+from cutaway.checkpoint.gguf import contents as gguf
 from cutaway.models.decoder_only import DecoderOnly
 
 V = 64

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from gguf import GGUFWriter
 
-from cutaway.checkpoint import gguf
-from cutaway.checkpoint.gguf_header import read_header
+from cutaway.checkpoint.gguf import contents as gguf
+from cutaway.checkpoint.gguf.header import read_header
 from cutaway.errors import CutawayError
 
 FLOAT32, STRING, ARRAY, U32 = 6, 8, 9, 4

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gguf import GGUFWriter, RopeScalingType
 
-from cutaway.checkpoint import gguf
+from cutaway.checkpoint.gguf import contents as gguf
 from cutaway.errors import CutawayError
 
 Write = Callable[[GGUFWriter], object]

@@ -11,8 +11,9 @@ import torch
 import transformers
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-from cutaway.checkpoint import folder, gguf
+from cutaway.checkpoint import folder
 from cutaway.checkpoint.contents import Contents
+from cutaway.checkpoint.gguf import contents as gguf
 from cutaway.models.decoder_only import DecoderOnly
 
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -90,7 +91,8 @@ import resource, sys
 from pathlib import Path
 import torch
 import gguf.quants
-from cutaway.checkpoint import folder, gguf as ours
+from cutaway.checkpoint.gguf import contents as ours
+from cutaway.checkpoint import folder
 del ours
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 model = folder.load(Path(sys.argv[1])).model

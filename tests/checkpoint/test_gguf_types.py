@@ -13,7 +13,7 @@ import pytest
 import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from cutaway.checkpoint.gguf_types import CHUNK, TYPES, GgufType, read_tensor
+from cutaway.checkpoint.gguf.types import CHUNK, TYPES, GgufType, read_tensor
 from cutaway.errors import CutawayError
 
 BY_NAME = {kind.name: kind for kind in TYPES.values()}

@@ -13,8 +13,8 @@ from cutaway.cli.figure import FRAME, draw, layers, ranges
 from cutaway.cli.inspect import amount
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.config import ModelConfig, parse, to_dict
-from cutaway.inspection.anatomy import anatomy
-from cutaway.inspection.tap_names import tap_names
+from cutaway.inspection.structure.anatomy import anatomy
+from cutaway.inspection.structure.tap_names import tap_names
 from cutaway.models.build import PRESETS
 from cutaway.text.display import width
 

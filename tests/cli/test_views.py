@@ -16,10 +16,10 @@ from cutaway.cli.view_page import folded, labelled, nats, share
 from cutaway.cli.view_request import View
 from cutaway.cli.view_save import arrays, plain
 from cutaway.cli.view_table import VIEWS
-from cutaway.inspection.alignment import align
-from cutaway.inspection.attention import patterns
-from cutaway.inspection.run import run as prepare
-from cutaway.inspection.sweep import sweep
+from cutaway.inspection.alignment.hypotheses import align
+from cutaway.inspection.attention.patterns import patterns
+from cutaway.inspection.changes.sweep import sweep
+from cutaway.inspection.runs.run import run as prepare
 from cutaway.text.display import width
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
@@ -230,7 +230,7 @@ def test_sweep(cutaway: Run):
         ["decoder", f"{each.layer}.{each.head}", nats(each.effect)] for each in found.ranking[:3]
     ]
     row = next(line.split() for line in out.splitlines() if line.startswith("layer 1 "))
-    assert row[2:] == [nats(effect) for effect in found.effects["dec"][1].tolist()]
+    assert row[2:] == [nats(effect) for effect in found.effects["decoder"][1].tolist()]
 
 
 def test_diff(cutaway: Run):
@@ -254,20 +254,20 @@ def test_save_reads_back(cutaway: Run, tmp_path: Path, ending: str):
     found = cutaway("inspect", POET, VERSE, "--show", "sweep", "--save", out)
     assert found.code == 0 and found.err.startswith(f"note: {out}: base, ")
     expected = sweep(prepare(load(find(POET)), VERSE, max_new_tokens=1))
-    grid, sides = expected.effects["dec"], [each.side for each in expected.ranking]
+    grid, sides = expected.effects["decoder"], [each.side for each in expected.ranking]
     if ending == "safetensors":
-        torch.testing.assert_close(load_file(out)["effects.dec"], grid)
+        torch.testing.assert_close(load_file(out)["effects.decoder"], grid)
         with safe_open(out, "pt") as file:
             about = file.metadata()
         assert about["view"] == "sweep" and json.loads(about["texts"])["ranking.side"] == sides
     elif ending == "npz":
         with np.load(out, allow_pickle=False) as file:
-            np.testing.assert_allclose(file["effects.dec"], grid.numpy())
+            np.testing.assert_allclose(file["effects.decoder"], grid.numpy())
             assert file["ranking.side"].tolist() == sides
     else:
         with out.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        values = [float(row["value"]) for row in rows if row["array"] == "effects.dec"]
+        values = [float(row["value"]) for row in rows if row["array"] == "effects.decoder"]
         np.testing.assert_allclose(values, grid.flatten().numpy())
         assert [row["value"] for row in rows if row["array"] == "ranking.side"] == sides
 
@@ -318,7 +318,7 @@ def test_every_result_can_be_saved(cutaway: Run, tmp_path: Path, view: View):
         ((POET, VERSE, "--to", "en"), "poet-zh is decoder-only: it writes no translation"),
         (
             (POET, VERSE, "--show", "sweep", "--side", "encoder"),
-            "--side is encoder, but poet-zh attends on decoder",
+            "side is 'encoder' (did you mean 'decoder'?): a decoder-only model attends on decoder only",
         ),
         ((POET, VERSE, "--show", "experts"), "this model has no experts"),
         ((POET, VERSE, "--show", "align"), "expected encoder-decoder"),

@@ -11,8 +11,8 @@ import torch
 from tests.real.data import shared
 from torch import Tensor
 
+from cutaway.checkpoint.architectures.gpt2 import GPT2
 from cutaway.checkpoint.contents import Stored
-from cutaway.checkpoint.gpt2 import GPT2
 from cutaway.checkpoint.parameters import fill
 from cutaway.config import ModelConfig
 from cutaway.models.build import build

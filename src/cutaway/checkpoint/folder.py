@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from cutaway.checkpoint import json_file, shards
-from cutaway.checkpoint.architectures import OWN_TYPE, architecture_for, architecture_of
+from cutaway.checkpoint.architectures.registry import OWN_TYPE, architecture_for, architecture_of
 from cutaway.checkpoint.contents import Contents
 from cutaway.checkpoint.parameters import fill, spread
 from cutaway.checkpoint.table import Architecture
@@ -133,7 +133,7 @@ def open_contents(path: Path | str) -> Contents:
     if path.suffix.lower() != ".gguf":
         advice = _is_pickle(path.name) or f"give the folder that it lies in: {path.parent}"
         raise CutawayError(f"{path}: a file, expected a model's folder or a GGUF file; {advice}")
-    from cutaway.checkpoint import gguf
+    from cutaway.checkpoint.gguf import contents as gguf
 
     return gguf.read(path)
 

@@ -18,7 +18,7 @@ from cutaway.text.display import pad, truncate, visible, width
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
-    from cutaway.inspection.anatomy import Anatomy, Control
+    from cutaway.inspection.structure.anatomy import Anatomy, Control
 
 CONTEXT = 512  # tokens in view at which operations are counted when nothing else is asked for
 LONGEST = 32  # columns a control token may take
@@ -97,7 +97,7 @@ def inspect(
 
     from cutaway.checkpoint.folder import open_contents, read_config
     from cutaway.config import to_dict
-    from cutaway.inspection.anatomy import anatomy
+    from cutaway.inspection.structure.anatomy import anatomy
 
     contents = open_contents(path)
     config, architecture = read_config(contents)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from cutaway.text.display import pad, width
 
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
-    from cutaway.inspection.anatomy import Anatomy
-    from cutaway.inspection.parts import Part
+    from cutaway.inspection.structure.anatomy import Anatomy
+    from cutaway.inspection.structure.parts import Part
 
 ORDER = ("self-attention", "cross-attention", "feed-forward", "router", "experts", "norms", "final norm")
 

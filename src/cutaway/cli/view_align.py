@@ -12,17 +12,17 @@ from cutaway.text.display import truncate
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cutaway.inspection.alignment import Alignment
-    from cutaway.inspection.run import Run
-    from cutaway.inspection.source_effect import Agreement, SourceEffect
+    from cutaway.inspection.alignment.hypotheses import Alignment
+    from cutaway.inspection.alignment.source_effect import Agreement, SourceEffect
+    from cutaway.inspection.runs.run import Run
 
 LISTED = 4  # hypotheses
 
 
 def align(request: Request) -> Answer:
-    from cutaway.inspection.alignment import align as search
-    from cutaway.inspection.alignment import cross_weights
-    from cutaway.inspection.source_effect import agreement, source_effect
+    from cutaway.inspection.alignment.hypotheses import align as search
+    from cutaway.inspection.alignment.hypotheses import cross_weights
+    from cutaway.inspection.alignment.source_effect import agreement, source_effect
 
     options = request.options
     if options.target is None:

@@ -10,8 +10,8 @@ from cutaway.cli.view_request import Answer, Request
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cutaway.inspection.attention import Patterns
-    from cutaway.inspection.head_scores import HeadScores, Measures
+    from cutaway.inspection.attention.head_scores import HeadScores, Measures
+    from cutaway.inspection.attention.patterns import Patterns
 
 # A measure's field and its column.
 MEASURES = (
@@ -23,11 +23,12 @@ LEGENDS = ("query down, key across", "每行一个查询词块，每列一个键
 
 
 def attention(request: Request) -> Answer:
-    from cutaway.inspection.attention import patterns, sides
-    from cutaway.inspection.head_scores import head_scores
+    from cutaway.inspection.attention.head_scores import head_scores
+    from cutaway.inspection.attention.patterns import patterns
+    from cutaway.inspection.runs.sides import sides
 
     run, options = request.run(), request.options
-    side = request.side(sides(run.model)[-1])
+    side = request.side or sides(run.model)[-1]
     layers = None if options.layer is None else [options.layer]
     heads = None if options.head is None else [options.head]
     scores = head_scores(run, side, layers, heads)

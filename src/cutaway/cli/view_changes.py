@@ -23,18 +23,17 @@ from cutaway.text.display import truncate
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cutaway.inspection.comparison import Comparison
-    from cutaway.inspection.sweep import HeadSweep
+    from cutaway.inspection.changes.comparison import Comparison
+    from cutaway.inspection.changes.sweep import HeadSweep
 
-SIDES = {"enc": "encoder", "dec": "decoder", "cross": "cross"}
 CELL = 8  # columns of one head's effect
 STYLES = {"equal": "", "delete": "red strike", "insert": "green", "replace": "yellow"}
 
 
 def sweep(request: Request) -> Answer:
-    from cutaway.inspection.sweep import sweep as switch_off
+    from cutaway.inspection.changes.sweep import sweep as switch_off
 
-    top, side = request.top(8), request.change_side
+    top, side = request.top(8), request.side
     found = switch_off(
         request.run(),
         sides=None if side is None else [side],
@@ -45,14 +44,10 @@ def sweep(request: Request) -> Answer:
 
 def _show_sweep(found: "HeadSweep", top: int) -> None:
     for place, (side, grid) in enumerate(found.effects.items()):
-        (heading if place else title)(
-            f"{SIDES[side]} attention: what the output loses without each head (nats)"
-        )
+        (heading if place else title)(f"{side} attention: what the output loses without each head (nats)")
         _grid(grid)
     heading("The heads that the output depends on most")
-    rows = [
-        (SIDES[each.side], f"{each.layer}.{each.head}", nats(each.effect)) for each in found.ranking[:top]
-    ]
+    rows = [(each.side, f"{each.layer}.{each.head}", nats(each.effect)) for each in found.ranking[:top]]
     write_table(("side", "head", "effect"), rows, right=("head", "effect"))
     remark(
         f"Fall of the output's log-probability ({found.base:.2f} in all) with one head's result set to 0. Below 0: "
@@ -73,7 +68,7 @@ def _grid(grid: "Tensor") -> None:
 
 
 def diff(request: Request) -> Answer:
-    from cutaway.inspection.comparison import compare
+    from cutaway.inspection.changes.comparison import compare
 
     given = request.options.change
     if not given:
@@ -100,7 +95,7 @@ def _objects(text: str) -> list[dict[str, object]]:
 
 
 def _show_diff(found: "Comparison", both_ways: bool) -> None:
-    from cutaway.inspection.change_list import write_change
+    from cutaway.inspection.changes.reading import write_change
 
     for change in found.changes:
         labelled("change", json.dumps(write_change(change), ensure_ascii=False).split(" "))
@@ -139,7 +134,7 @@ def _show_diff(found: "Comparison", both_ways: bool) -> None:
             farthest = float(departure.relative[-1].max())
             at = "at its input" if first == 0 else f"in layer {first - 1}"
             where = f"first moves {at}; at its end by up to {100 * farthest:.3g} % of its length"
-        labelled(SIDES[departure.side], ["residual", "stream", *where.split(" ")])
+        labelled(departure.side, ["residual", "stream", *where.split(" ")])
 
 
 def _show_edits(found: "Comparison") -> None:

@@ -10,15 +10,15 @@ from cutaway.cli.view_save import plain
 from cutaway.errors import CutawayError
 
 if TYPE_CHECKING:
-    from cutaway.inspection.arithmetic import Explanation
-    from cutaway.inspection.arithmetic_record import Operand
-    from cutaway.inspection.run import Run
+    from cutaway.inspection.arithmetic.explain import Explanation
+    from cutaway.inspection.arithmetic.record import Operand
+    from cutaway.inspection.runs.run import Run
 
 SHOWN = 3  # numbers of a line of operands
 
 
 def explain(request: Request) -> Answer:
-    from cutaway.inspection.arithmetic import Arithmetic
+    from cutaway.inspection.arithmetic.explain import Arithmetic
 
     run = request.run()
     name, index = request.options.name, request.index
@@ -51,7 +51,7 @@ def explain(request: Request) -> Answer:
 
 def _chosen(run: "Run") -> tuple[int, int, int]:
     """The logit of the last token that was written, or of the one that fills the first gap."""
-    from cutaway.inspection.forced import forced_tokens, masked_positions
+    from cutaway.inspection.runs.forced import forced_tokens, masked_positions
 
     logits, _ = run.forward()
     written = forced_tokens(run, logits)

@@ -12,15 +12,15 @@ from cutaway.text.display import truncate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cutaway.inspection.memory import Memory, Word
-    from cutaway.inspection.routing import LayerRouting, Routing
+    from cutaway.inspection.layers.memory import Memory, Word
+    from cutaway.inspection.layers.routing import LayerRouting, Routing
 
 BAR = 30  # columns of a load of 1
 
 
 def neurons(request: Request) -> Answer:
-    from cutaway.inspection.forced import masked_positions
-    from cutaway.inspection.memory import memory
+    from cutaway.inspection.layers.memory import memory
+    from cutaway.inspection.runs.forced import masked_positions
 
     options, run, position = request.options, request.run(), request.position()
     if position is None:
@@ -83,7 +83,7 @@ def _words(words: "Sequence[Word]") -> list[str]:
 
 
 def experts(request: Request) -> Answer:
-    from cutaway.inspection.routing import routing
+    from cutaway.inspection.layers.routing import routing
 
     found = routing(request.run())
     layer = request.options.layer

@@ -9,22 +9,22 @@ from cutaway.cli.view_request import Answer, Request
 from cutaway.text.display import truncate
 
 if TYPE_CHECKING:
-    from cutaway.inspection.lens import Lens
+    from cutaway.inspection.layers.lens import Lens
 
 CELL = 11  # columns of one reading, the gap to the next included
 PIECE = 8  # columns that a piece may take
 
 
 def lens(request: Request) -> Answer:
-    from cutaway.inspection.lens import lens as read
-    from cutaway.inspection.selection import layer_number, place
-    from cutaway.inspection.sides import side_named
+    from cutaway.inspection.layers.lens import lens as read
+    from cutaway.inspection.runs.selection import layer_number, place
+    from cutaway.inspection.runs.stacks import stack_named
 
     run, options = request.run(), request.options
     position = request.position()
     layers = None
     if options.layer is not None:
-        side = side_named(run, None)
+        side = stack_named(run, None)
         layers = [
             1 + layer_number(len(side.stack.layers), options.layer, f"the {side.name}")
         ]  # blocks passed

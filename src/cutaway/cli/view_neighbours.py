@@ -9,15 +9,15 @@ from cutaway.cli.view_request import Answer, Request
 from cutaway.errors import CutawayError, nearest
 
 if TYPE_CHECKING:
-    from cutaway.inspection.analogy import Analogy
-    from cutaway.inspection.geometry import Neighbours, VectorTable
+    from cutaway.inspection.geometry.analogy import Analogy
+    from cutaway.inspection.geometry.vectors import Neighbours, VectorTable
 
 BAR = 24  # columns of a cosine of 1
 TABLES: tuple[Literal["embedding"], Literal["unembedding"]] = ("embedding", "unembedding")
 
 
 def neighbours(request: Request) -> Answer:
-    from cutaway.inspection.geometry import neighbours as find
+    from cutaway.inspection.geometry.vectors import neighbours as find
 
     table = _table(request)
     found = find(table, _point(request.text), top=request.top(10))
@@ -34,7 +34,7 @@ def _show_neighbours(found: "Neighbours") -> None:
 
 
 def analogy(request: Request) -> Answer:
-    from cutaway.inspection.analogy import analogy as solve
+    from cutaway.inspection.geometry.analogy import analogy as solve
 
     words = [word for word in request.text.split() if word not in ("-", "+", "−")]
     if len(words) != 3:
@@ -92,7 +92,7 @@ def _point(word: str) -> str | int:
 
 
 def _table(request: Request) -> "VectorTable":
-    from cutaway.inspection.geometry import table_of
+    from cutaway.inspection.geometry.vectors import table_of
 
     given = request.options.name
     for name in TABLES:

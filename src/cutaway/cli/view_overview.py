@@ -6,7 +6,6 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from cutaway.cli.terminal import columns, write_table
-from cutaway.cli.view_changes import SIDES
 from cutaway.cli.view_page import heading, labelled, nats, paragraph, progress, remark, share, title
 from cutaway.cli.view_request import Answer, Request
 from cutaway.text.display import truncate
@@ -14,9 +13,9 @@ from cutaway.text.display import truncate
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cutaway.inspection.memory import Word
-    from cutaway.inspection.run import Run, Tokens
-    from cutaway.inspection.sweep import HeadEffect
+    from cutaway.inspection.changes.sweep import HeadEffect
+    from cutaway.inspection.layers.memory import Word
+    from cutaway.inspection.runs.run import Run, Tokens
 
 EXPECTED = 5  # tokens listed at a place
 
@@ -46,9 +45,9 @@ class Overview:
 def overview(request: Request) -> Answer:
     import torch
 
-    from cutaway.inspection.forced import forced_tokens, masked_positions
-    from cutaway.inspection.sides import output_head
-    from cutaway.inspection.sweep import sweep
+    from cutaway.inspection.changes.sweep import sweep
+    from cutaway.inspection.runs.forced import forced_tokens, masked_positions
+    from cutaway.inspection.runs.stacks import output_head
 
     top, run = request.top(5), request.run()
     output_head(run)
@@ -70,8 +69,8 @@ def overview(request: Request) -> Answer:
 
 
 def _expected(run: "Run", scores: "Tensor", place: int) -> Expected:
-    from cutaway.inspection.memory import Word
-    from cutaway.inspection.selection import piece_of
+    from cutaway.inspection.layers.memory import Word
+    from cutaway.inspection.runs.selection import piece_of
 
     best = scores.topk(min(EXPECTED, len(scores)))
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -93,7 +92,7 @@ def _show(found: Overview, request: Request) -> None:
         place = "next" if found.source is None else f"gap {expected.position}"
         labelled(place, [f"{word.piece} {share(exp(word.value))} " for word in expected.words])
     heading("The heads that this output depends on most")
-    rows = [(SIDES[each.side], f"{each.layer}.{each.head}", nats(each.effect)) for each in found.heads]
+    rows = [(each.side, f"{each.layer}.{each.head}", nats(each.effect)) for each in found.heads]
     write_table(("attention", "layer.head", "effect"), rows, right=("layer.head", "effect"))
     views = ["attention", "lens", "neurons", "sweep", "diff", "explain"]
     if any(each.side == "cross" for each in found.heads):

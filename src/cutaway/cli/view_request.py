@@ -10,9 +10,8 @@ from cutaway.errors import CutawayError
 
 if TYPE_CHECKING:
     from cutaway.checkpoint.folder import Loaded
-    from cutaway.inspection.attention import Side as AttentionSide
-    from cutaway.inspection.change_schema import Side as ChangeSide
-    from cutaway.inspection.run import Run
+    from cutaway.inspection.runs.run import Run
+    from cutaway.inspection.runs.sides import Side
 
 
 class View(StrEnum):
@@ -73,7 +72,7 @@ class Request:
 
     def run(self) -> "Run":
         """The text on its way through the model. A decoder-only model reads all of it and writes one token more."""
-        from cutaway.inspection.run import run
+        from cutaway.inspection.runs.run import run
 
         family = self.loaded.config.family
         if family != "encoder-decoder" and (self.options.target is not None or self.options.to is not None):
@@ -95,30 +94,16 @@ class Request:
             raise CutawayError(f"--top is {top}, expected at least 1")
         return top
 
-    def side(self, otherwise: "AttentionSide") -> "AttentionSide":
-        names: dict[SideName, AttentionSide] = {
-            SideName.ENCODER: "encoder",
-            SideName.DECODER: "decoder",
-            SideName.CROSS: "cross",
-        }
-        return otherwise if self.options.side is None else names[self.options.side]
-
     @property
-    def change_side(self) -> "ChangeSide | None":
-        """The side as lists of changes spell it. CutawayError for one that the model has not."""
-        from cutaway.inspection.attention import sides
+    def side(self) -> "Side | None":
+        """The side that was given. CutawayError for one that the model has not."""
+        from cutaway.inspection.runs.sides import SIDES, check_side
 
-        side, there = self.options.side, sides(self.loaded.model)
-        if side is not None and side not in there:
-            raise CutawayError(
-                f"--side is {side}, but {self.loaded.path.name} attends on {', '.join(there)} only"
-            )
-        names: dict[SideName, ChangeSide] = {
-            SideName.ENCODER: "enc",
-            SideName.DECODER: "dec",
-            SideName.CROSS: "cross",
-        }
-        return None if side is None else names[side]
+        given = self.options.side
+        if given is None:
+            return None
+        check_side(self.loaded.model, given.value)
+        return next(side for side in SIDES if side == given)
 
     @property
     def index(self) -> tuple[int, ...]:

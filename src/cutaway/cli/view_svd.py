@@ -9,15 +9,15 @@ from cutaway.cli.view_request import Answer, Request
 from cutaway.errors import CutawayError
 
 if TYPE_CHECKING:
-    from cutaway.inspection.spectrum import Direction, Reading, Spectrum
+    from cutaway.inspection.matrices.spectrum import Direction, Reading, Spectrum
 
 WORDS = 4  # tokens at each end of a direction
 
 
 def svd(request: Request) -> Answer:
     """One parameter by --name, W_QK and W_OV of a head by --layer and --head, or a table of all parameters."""
-    from cutaway.inspection.matrices import parameter_matrix, w_ov, w_qk
-    from cutaway.inspection.spectrum import directions, spectrum
+    from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
+    from cutaway.inspection.matrices.spectrum import directions, spectrum
 
     options, model = request.options, request.loaded.model
     head = options.layer is not None or options.head is not None or options.side is not None
@@ -37,7 +37,7 @@ def svd(request: Request) -> Answer:
     else:
         if options.layer is None or options.head is None:
             raise CutawayError("a head is named by both --layer and --head")
-        side = request.side("encoder" if request.loaded.config.family == "encoder-only" else "decoder")
+        side = request.side or ("encoder" if request.loaded.config.family == "encoder-only" else "decoder")
         matrices = [part(model, side, options.layer, options.head) for part in (w_qk, w_ov)]
     found = [
         (spectrum(matrix), directions(request.loaded, matrix, count=request.top(3), top=WORDS))

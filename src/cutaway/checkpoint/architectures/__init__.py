@@ -1,0 +1,1 @@
+"""The published architectures, one short file each: their config keys and their rows."""

@@ -1,0 +1,103 @@
+"""Gemma 2 (2024) and the text model of Gemma 3 (2025): sandwich norms, scaled embeddings, windows in most layers;
+Gemma 2 caps its scores softly, Gemma 3 normalises queries and keys instead."""
+
+import math
+from collections.abc import Mapping
+
+from cutaway.checkpoint.architectures import llama, window
+from cutaway.checkpoint.architectures.activations import activation_key
+from cutaway.checkpoint.architectures.llama import L, M
+from cutaway.checkpoint.architectures.rope import local_rope_keys, rope_keys
+from cutaway.checkpoint.architectures.window import Config
+from cutaway.checkpoint.table import Architecture, Key, Row, Value, control_ids
+from cutaway.config import ModelConfig
+
+
+def _embed_scale(width: Value, _: Mapping[str, Value]) -> float:
+    return (
+        width**0.5 if isinstance(width, int) and width > 0 else 1.0
+    )  # a wrong width is named under its own key
+
+
+def _attn_scale(value: Value, _: Mapping[str, Value]) -> float:
+    if not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"{value!r}, expected a number above 0")
+    return value**-0.5
+
+
+def _scalar(_: Value, config: ModelConfig) -> float:
+    """The number whose inverse root the scale is; a whole one as such."""
+    scalar = (config.head_width**-0.5 if config.attn_scale is None else config.attn_scale) ** -2
+    return round(scalar) if math.isclose(scalar, round(scalar), rel_tol=1e-12) else scalar
+
+
+def _every_second(layer: int, _: Config) -> bool:
+    return (layer + 1) % 2 == 1
+
+
+def _all_but_every_nth(layer: int, theirs: Config) -> bool:
+    every = theirs.get("sliding_window_pattern", theirs.get("_sliding_window_pattern", 6))
+    return isinstance(every, int) and every > 0 and (layer + 1) % every != 0
+
+
+KEYS = (
+    *llama.SIZES,
+    Key("hidden_size", "embed_scale", read=_embed_scale, write=lambda _, config: config.d_model),
+    Key("head_dim", "d_head", 256, write=lambda _, config: config.head_width),
+    llama.EPS,
+    activation_key("hidden_activation", "gelu_pytorch_tanh"),
+    Key("query_pre_attn_scalar", "attn_scale", 256, read=_attn_scale, write=_scalar),
+    Key("tie_word_embeddings", "tied", True),
+    Key("attention_bias", "attn_bias", False),
+    *control_ids(pad=0, bos=2, eos=1),
+)
+ROWS = (
+    *llama.ATTENTION_ROWS,
+    *llama.MLP_ROWS,
+    Row(M + "post_attention_layernorm", L + "self_residual.out_norm"),
+    Row(M + "pre_feedforward_layernorm", L + "mlp_residual.norm"),
+    Row(M + "post_feedforward_layernorm", L + "mlp_residual.out_norm"),
+)
+FIXED: dict[str, object] = {
+    "family": "decoder-only", "norm": "rmsnorm1p", "norm_order": "sandwich", "position": "rotary", "gated": True,
+    "mlp_bias": False, "head": "linear",
+}  # fmt: skip
+CONSTANTS: dict[str, object] = {"use_bidirectional_attention": False}
+
+GEMMA2 = Architecture(
+    model_type="gemma2",
+    class_name="Gemma2ForCausalLM",
+    keys=(
+        *KEYS,
+        Key("max_position_embeddings", "max_len", 8192),
+        *rope_keys(),
+        *window.by_layer(_every_second, 4096),
+        Key("attn_logit_softcapping", "attn_softcap", 50.0),
+        Key("final_logit_softcapping", "logit_softcap", 30.0),
+    ),
+    rows=ROWS,
+    fixed={**FIXED, "qk_norm": False},
+    constants=CONSTANTS,
+    ignored=llama.IGNORED,
+    base_class="Gemma2Model",
+    prefix="model.",
+)
+
+GEMMA3 = Architecture(
+    model_type="gemma3_text",
+    class_name="Gemma3ForCausalLM",
+    keys=(
+        *KEYS,
+        Key("max_position_embeddings", "max_len", 131_072),
+        *local_rope_keys(1e6, 1e4),
+        *window.by_layer(_all_but_every_nth, 4096),
+        Key("attn_logit_softcapping", "attn_softcap", None),
+        Key("final_logit_softcapping", "logit_softcap", None),
+    ),
+    rows=(*ROWS, *llama.QK_NORM_ROWS),
+    fixed={**FIXED, "qk_norm": True},
+    constants=CONSTANTS,
+    ignored=llama.IGNORED,
+    base_class="Gemma3TextModel",
+    prefix="model.",
+)

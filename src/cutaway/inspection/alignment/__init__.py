@@ -1,0 +1,1 @@
+"""Where a translation looked, and what it depends on."""

@@ -1,0 +1,1 @@
+"""How a number came about, operand by operand."""

@@ -1,0 +1,79 @@
+"""A number as a few lines of Python that make it again through the library."""
+
+import torch
+
+from cutaway import zoo
+from cutaway.inspection.arithmetic.output import Settings
+from cutaway.inspection.arithmetic.record import Record
+from cutaway.nn.head import Head
+
+
+def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...]) -> str:
+    """Lines that make `value`, the number at that place, and print it."""
+    opening, penalty = _open(record), settings.length_penalty
+    place = ", ".join(map(str, index)) or "()"
+    written = f"penalty = LengthPenalty(alpha={penalty.alpha!r}, kind={penalty.kind!r})"
+    if name == "score" and settings.hypothesis is not None:
+        imports = {"from cutaway.decode.length_penalty import LengthPenalty"}
+        lines = [
+            f"log_probs = {settings.hypothesis.log_probs}",
+            written,
+            "value = sum(log_probs) / penalty.divisor(len(log_probs))",
+        ]
+    elif name in record.parameters or name in record.tables:
+        imports = {"from cutaway import load"}
+        kind = "parameter" if name in record.parameters else "buffer"
+        lines = [*opening, f"value = loaded.model.get_{kind}({name!r})[{place}].item()"]
+    elif name in record.taps:
+        imports = {"import torch", "from cutaway import Trace, load"}
+        method = "" if isinstance(record.model.head, Head) else ".hidden"
+        arguments = ", ".join(f"{key}=torch.tensor({ids.tolist()})" for key, ids in record.inputs.items())
+        lines = [
+            *opening,
+            f"inputs = dict({arguments})",
+            f"with torch.no_grad(), Trace(loaded.model, watch=['*.pattern', {name!r}]) as trace:",
+            f"    loaded.model{method}(**inputs)",
+            f"value = trace[{name!r}][{place}].item()",
+        ]
+    else:
+        imports = {
+            "from cutaway import load",
+            "from cutaway.decode.length_penalty import LengthPenalty",
+            "from cutaway.inspection.arithmetic.explain import Arithmetic",
+            "from cutaway.inspection.runs.run import Run, Tokens",
+        }
+        read = ", ".join(
+            "None" if tokens is None else f"Tokens({tokens.ids}, {tokens.pieces!r})"
+            for tokens in (record.source, record.target, record.outcome)
+        )
+        lines = [
+            *opening,
+            f"run = Run(loaded, {read})",
+            written,
+            f"numbers = Arithmetic(run, smoothing={settings.smoothing!r}, length_penalty=penalty)",
+            f"value = numbers.explain({name!r}, {index!r}).recorded",
+        ]
+    text = "\n".join([*lines, "print(value)"])
+    imports |= {line for word, line in _IMPORTS.items() if word in text}
+    order = sorted(imports, key=lambda line: (line.startswith("from"), line))
+    return "\n".join([*order, "", text, ""])
+
+
+_IMPORTS = {
+    "torch.": "import torch",
+    "find(": "from cutaway.zoo import find",
+    "store_in_half(": "from cutaway.decode.half_stored import store_in_half",
+}
+
+
+def _open(record: Record) -> list[str]:
+    """Lines that open the model as this run has it."""
+    folder, dtype = record.loaded.path, next(record.model.parameters()).dtype
+    # A bundled model is named, so that the lines run on another machine too.
+    path = f"find({folder.name!r})" if folder in zoo.bundled() else repr(str(folder))
+    lines = [f"loaded = load({path})" if dtype == torch.float32 else f"loaded = load({path}, dtype={dtype})"]
+    if record.half_stored:
+        lines.append(
+            "store_in_half(loaded.model)  # the same weights in another kernel, which sums in another order"
+        )
+    return lines

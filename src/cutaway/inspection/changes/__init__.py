@@ -1,0 +1,1 @@
+"""What happens when something in the forward pass is changed."""

@@ -1,0 +1,174 @@
+"""A run under changes beside the same run without: what is written, how probable it is, where the ways part."""
+
+# Shapes: T tokens, D width, V vocabulary, L layers.
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cutaway.inspection.changes.making import edits
+from cutaway.inspection.changes.output import Output, write
+from cutaway.inspection.changes.places import STACKS, Places
+from cutaway.inspection.changes.reading import Changes, read_changes
+from cutaway.inspection.changes.schema import Change
+from cutaway.inspection.runs.forced import forced_tokens
+from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs.sides import Side
+from cutaway.tap import Edit
+
+_ROWS = 64  # positions whose distributions are compared at a time, in float64
+
+
+@dataclass(frozen=True)
+class TokenEdit:
+    """One step from the base output to the changed one: tokens `base[0]` to `base[1]` - 1 of the one stand against
+    `changed[0]` to `changed[1]` - 1 of the other."""
+
+    kind: Literal["equal", "insert", "delete", "replace"]
+    base: tuple[int, int]
+    changed: tuple[int, int]
+    base_pieces: tuple[str, ...]
+    changed_pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How far a stack's residual stream has moved: ‖x' - x‖₂ / ‖x‖₂ (L + 1, T), x' under the changes. Row 0 is what
+    enters the first block, row n what leaves block n - 1."""
+
+    side: Side
+    relative: Tensor
+
+    def first(self, tolerance: float = 0.0) -> int | None:
+        """The first row where a token's stream has moved by more than `tolerance`; None where none has."""
+        moved = (self.relative > tolerance).any(dim=1).nonzero()
+        return int(moved[0, 0]) if len(moved) else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The effect of `changes` on a run. Logarithms are natural; base and changed passes compute attention the same way,
+    so that no difference is one of rounding.
+
+    `ids` and `pieces` (T,) are the tokens that both passes are asked about: the run's outcome (an encoder-only model's
+    text with its gaps filled by the unchanged model). `base_log_probs`, `changed_log_probs`, `difference` (T,): log
+    p(token | what stands before it) in forced decoding, and changed minus base. `divergence` (T,): KL(base ‖ changed) =
+    Σ_v p_v (log p_v - log q_v) in nats, infinite where a changed model cannot say what the base can. `base` and
+    `changed` are what each writes on its own, and `token_edits` lead from one to the other (a longest-match alignment
+    of pieces, Python's difflib); None and empty where nothing was to be written.
+
+    A trained model meets the changes out of distribution: the differences show dependence, not purpose.
+    """
+
+    changes: tuple[Change, ...]
+    ids: list[int]
+    pieces: list[str]
+    base_log_probs: Tensor
+    changed_log_probs: Tensor
+    divergence: Tensor
+    departures: tuple[Departure, ...]
+    base: Output | None
+    changed: Output | None
+    token_edits: tuple[TokenEdit, ...]
+
+    @property
+    def difference(self) -> Tensor:
+        return self.changed_log_probs - self.base_log_probs
+
+
+def compare(
+    run: Run,
+    changes: Changes,
+    *,
+    runs: Mapping[str, Run] | None = None,
+    writing: bool = True,
+    beam: int | None = None,
+    max_new_tokens: int | None = None,
+) -> Comparison:
+    """Run once with `changes` (see `making.edits`) and once without.
+
+    With `writing` each also writes freely, as `output.write` does with `beam` and `max_new_tokens`; in an
+    encoder-decoder that is a translation of the source, which a run's own outcome need not be.
+    Raises CutawayError for a change that this model cannot be given.
+    """
+    listed = read_changes(changes)
+    changing = edits(listed, run, runs)
+    borders = _borders(run)
+    logits, trace = run.forward(list(borders), dict.fromkeys(changing, _as_it_is))
+    watched: dict[str, Edit] = {name: _relative_to(trace[name]) for name in borders}
+    changed_logits, changed_trace = run.forward(watched, changing)
+    forced = forced_tokens(run, logits)
+    ids = torch.tensor(forced.ids, device=logits.device)
+    base, changed = (
+        write(run, each, runs=runs, beam=beam, max_new_tokens=max_new_tokens) if writing else None
+        for each in ((), listed)
+    )
+    base_log_probs, changed_log_probs, divergence = _compared(logits, changed_logits, ids)
+    tokenizer = run.loaded.tokenizer
+    return Comparison(
+        listed,
+        forced.ids,
+        run.outcome.pieces
+        if tokenizer is None or forced.ids == run.outcome.ids
+        else [tokenizer.readable(id) for id in forced.ids],
+        base_log_probs,
+        changed_log_probs,
+        divergence,
+        tuple(
+            Departure(
+                side, torch.stack([changed_trace[name] for name, here in borders.items() if here == side])
+            )
+            for side in dict.fromkeys(borders.values())
+        ),
+        base,
+        changed,
+        () if base is None or changed is None else token_edits(base.pieces, changed.pieces),
+    )
+
+
+def token_edits(base: list[str], changed: list[str]) -> tuple[TokenEdit, ...]:
+    """Steps from one list of pieces to another, which together cover both."""
+    steps = SequenceMatcher(None, base, changed, autojunk=False).get_opcodes()
+    return tuple(
+        TokenEdit(kind, (i, j), (m, n), tuple(base[i:j]), tuple(changed[m:n])) for kind, i, j, m, n in steps
+    )
+
+
+def _borders(run: Run) -> dict[str, Side]:
+    """The taps of the residual stream between blocks, in order, and the side that each belongs to."""
+    places, found = Places(run), dict[str, Side]()
+    for side in STACKS:
+        if side in places.stacks:
+            blocks = list(places.places(side, "*", (side,), "the residual stream"))
+            found[f"{blocks[0].path}.resid_pre"] = side
+            for block in blocks:
+                found[f"{block.path}.resid_post"] = side
+    return found
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def _relative_to(base: Tensor) -> Edit:
+    """(1, T, D) -> (T,): how far it is from `base`, as a part of its length."""
+    length = base[0].norm(dim=-1)
+    return lambda x: (x[0] - base[0]).norm(dim=-1) / length.clamp(min=torch.finfo(length.dtype).tiny)
+
+
+def _compared(logits: Tensor, changed: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """logits (T, V) of both, ids (T,) -> log-probabilities of the ids under both, and the divergence: (T,) each."""
+    parts: list[Tensor] = []
+    for first in range(0, len(ids), _ROWS):
+        rows = slice(first, first + _ROWS)
+        p, q = (each[rows].double().log_softmax(dim=-1) for each in (logits, changed))
+        chosen = ids[rows, None]
+        share = p.exp()
+        divergence = torch.where(share > 0, share * (p - q), 0.0).sum(dim=-1)
+        parts.append(torch.stack([p.gather(1, chosen)[:, 0], q.gather(1, chosen)[:, 0], divergence]))
+    base_log_probs, changed_log_probs, divergence = torch.cat(parts, dim=1)
+    return base_log_probs, changed_log_probs, divergence

@@ -1,0 +1,115 @@
+"""What a run's model writes while it is changed: decoding in a cache, greedy or by beam search, under edits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from cutaway.decode.generate import Limits
+from cutaway.decode.parts import end_ids_of, readable
+from cutaway.decode.search import Search
+from cutaway.decode.translate import Source, Translator
+from cutaway.errors import CutawayError
+from cutaway.inspection.changes.making import edits
+from cutaway.inspection.changes.reading import Changes
+from cutaway.inspection.runs.forced import masked_positions, never_written
+from cutaway.inspection.runs.run import Run
+from cutaway.models.decoder_only import DecoderOnly
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.tap import Trace
+
+NEW_TOKENS = 20  # of a decoder-only model, unless given
+
+
+@dataclass(frozen=True)
+class Output:
+    """What was written: ids with, for each, its piece as a reader sees it and its log-probability (natural logarithm)
+    under the model as it ran, changes included. `score` is what a search ranks it by: their sum, normalised by the
+    usual length penalty; of an encoder-only model the plain sum over the gaps."""
+
+    text: str
+    ids: list[int]
+    pieces: list[str]
+    log_probs: list[float]
+    score: float
+
+
+def write(
+    run: Run,
+    changes: Changes = (),
+    *,
+    runs: Mapping[str, Run] | None = None,
+    beam: int | None = None,
+    max_new_tokens: int | None = None,
+) -> Output:
+    """The text that the run's model writes under `changes` (see `making.edits`).
+
+    An encoder-decoder writes its translation of the run's source, with a search of width `beam` (4 unless given) and at
+    most twice the source's tokens and 20, as `Translator` does. A decoder-only model goes on writing after the run's
+    text, greedily unless `beam` is given, `max_new_tokens` tokens at most (20 unless given). An encoder-only model puts
+    its most probable token in the place of every `[MASK]`, each independently of the others.
+    Raises CutawayError for changes or settings that are out of range.
+    """
+    if isinstance(run.model, EncoderDecoder | DecoderOnly):
+        return _decoded(run, run.model, changes, runs, beam, max_new_tokens)
+    if beam is not None or max_new_tokens is not None:
+        raise CutawayError(
+            "an encoder-only model fills gaps and does not write on: leave beam and max_new_tokens out"
+        )
+    tokenizer = run.loaded.require_tokenizer()
+    gaps = masked_positions(run)
+    logits, _ = run.forward(edit=edits(changes, run, runs))
+    filled = list(run.outcome.ids)
+    for position in gaps:
+        filled[position] = int(logits[position].argmax())
+    chosen = logits.float().log_softmax(dim=-1).gather(1, torch.tensor(filled, device=logits.device)[:, None])
+    log_probs: list[float] = chosen[:, 0].tolist()
+    pieces = [tokenizer.readable(id) for id in filled]
+    return Output(tokenizer.decode(filled), filled, pieces, log_probs, sum(log_probs[i] for i in gaps))
+
+
+def _decoded(
+    run: Run,
+    model: EncoderDecoder | DecoderOnly,
+    changes: Changes,
+    runs: Mapping[str, Run] | None,
+    beam: int | None,
+    max_new_tokens: int | None,
+) -> Output:
+    loaded, tokenizer = run.loaded, run.loaded.require_tokenizer()
+    assert run.target is not None
+    if isinstance(model, EncoderDecoder):
+        assert run.source is not None
+        prompt, width = _start(run), 4 if beam is None else beam
+        most = 2 * len(run.source) + 20 if max_new_tokens is None else max_new_tokens
+    else:
+        prompt, width = [*run.target.ids, *run.outcome.ids[-1:]], 1 if beam is None else beam
+        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+    search = Search(beam=width)
+    limits = Limits(most, 0, loaded.config.max_len)
+    with torch.inference_mode(), Trace(model, edit=edits(changes, run, runs)):
+        cache = model.begin(run.inputs["source"]) if isinstance(model, EncoderDecoder) else model.begin(1)
+        ((found, *_),) = search.run(
+            model,
+            cache,
+            [prompt],
+            rows=[0],
+            limits=[limits],
+            eos_id=end_ids_of(loaded),
+            forbidden=never_written(run),
+        )
+    best = readable(tokenizer, found)
+    return Output(best.text, best.ids, best.pieces, best.log_probs, best.score)
+
+
+def _start(run: Run) -> list[int]:
+    """The tokens that the decoder of this run read before it wrote: its start token, and what is forced after it."""
+    translator = Translator(run.loaded)
+    assert run.target is not None
+    starts = [translator.start(Source("", to, [], [], ())) for to in (None, *translator.languages)]
+    fitting = [start for start in starts if run.target.ids[: len(start)] == start]
+    if not fitting:
+        raise CutawayError(
+            f"the run's target begins with id {run.target.ids[0]}, expected the decoder's start {starts[0]}"
+        )
+    return max(fitting, key=len)

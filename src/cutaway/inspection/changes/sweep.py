@@ -1,0 +1,180 @@
+"""Every attention head switched off in turn, ranked by what the output loses."""
+
+# Shapes: R heads at once, T tokens, D width, H heads, E head width, L layers.
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.errors import CutawayError, brief, nearest
+from cutaway.inspection.changes.places import Place, Places
+from cutaway.inspection.runs.forced import Forced, forced_tokens, log_probs_of
+from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs.sides import SIDES, Side
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.nn.embedding import token_positions
+from cutaway.nn.stack import Stack
+from cutaway.tap import Edit, Trace
+
+_TOKENS = 8192  # of all rows that are computed at once
+
+
+@dataclass(frozen=True)
+class HeadEffect:
+    """`effect`: by how many nats the log-probability of the run's output falls without this head."""
+
+    side: Side
+    layer: int
+    head: int
+    effect: float
+
+
+@dataclass(frozen=True)
+class HeadSweep:
+    """`effects` holds for each side a grid (L, H): Σ_t log p(y_t) - log p(y_t | head off), in nats, y the run's output
+    in forced decoding (see `forced.Forced`); `base` is Σ_t log p(y_t). Negative: the output grows more probable without
+    the head. `ranking` lists all heads, the strongest fall first.
+
+    Michel et al. 2019, §3.2 rank heads so, by BLEU. A trained model meets a missing head out of distribution, and heads
+    stand in for one another: an effect shows dependence on this one head alone, not its purpose.
+    """
+
+    base: float
+    set: Literal["zero", "mean"]
+    effects: dict[Side, Tensor]
+    ranking: tuple[HeadEffect, ...]
+
+
+def sweep(
+    run: Run,
+    *,
+    sides: Iterable[Side] | None = None,
+    set: Literal["zero", "mean"] = "zero",
+    observe: Callable[[int, int], None] | None = None,
+) -> HeadSweep:
+    """Switch off every head of `sides` (all that the model has, unless given) one at a time: its output z becomes 0, or
+    at every position the mean over the tokens of the unchanged run (see `schema.HeadOff`).
+
+    Each layer's heads run as rows of one batch, from that layer's stored input on: the blocks before are not computed
+    again. The numbers are those of one full forward pass a head but for rounding. Memory: every layer's input, L·T·D
+    values, and a batch of at most 8,192 tokens (at least one head's) through the blocks.
+
+    `observe` is called after each layer with how many are done and how many there are; what it raises ends the sweep.
+    """
+    places = Places(run)
+    chosen = _chosen(places, sides)
+    if set not in ("zero", "mean"):
+        raise CutawayError(f"set is {brief(set)}{nearest(str(set), ('zero', 'mean'))}, expected zero or mean")
+    blocks = [place for side in chosen for place in places.places(side, "*", (side,), "sweep")]
+    with torch.no_grad():
+        rest = _Rest(run, blocks, set)
+        base = float(rest.base.sum())
+        grids: dict[Side, list[Tensor]] = {side: [] for side in chosen}
+        for done, place in enumerate(blocks, start=1):
+            heads = list(range(run.model.config.n_heads))
+            rows = [rest.without(place, some) for some in rest.batches(heads)]
+            grids[place.side].append(base - torch.cat(rows))
+            if observe is not None:
+                observe(done, len(blocks))
+    effects: dict[Side, Tensor] = {side: torch.stack(grid) for side, grid in grids.items()}
+    listed = [
+        HeadEffect(side, layer, head, effect)
+        for side, grid in effects.items()
+        for layer, row in enumerate(grid.tolist())
+        for head, effect in enumerate(row)
+    ]
+    return HeadSweep(base, set, effects, tuple(sorted(listed, key=lambda each: -each.effect)))
+
+
+def _chosen(places: Places, sides: Iterable[Side] | None) -> list[Side]:
+    if sides is None:
+        there: list[Side] = [side for side in SIDES if side in places.stacks]
+        return there
+    found: list[Side] = [side for each in sides for side in places.sides(each, SIDES, "sweep")]
+    if not found:
+        raise CutawayError(f"sides is empty, expected one or more of {', '.join(places.stacks)}")
+    return list(dict.fromkeys(found))
+
+
+class _Rest:
+    """What is left of a forward pass from a block on, with what the unchanged pass has stored at its borders."""
+
+    def __init__(self, run: Run, blocks: list[Place], set: Literal["zero", "mean"]):
+        self._run, self._model = run, run.model
+        self._borders = {f"{place.path}.resid_pre" for place in blocks}
+        watch: dict[str, Edit] = dict.fromkeys(self._borders, _as_it_is)
+        watch |= dict.fromkeys((f"{place.path.partition('.')[0]}.normed" for place in blocks), _as_it_is)
+        if isinstance(self._model, EncoderDecoder):
+            watch |= dict.fromkeys(("encoder.normed", "decoder.normed", _FIRST_OF_DECODER), _as_it_is)
+        if set == "mean":
+            watch |= {f"{place.attention_path}.z": _mean_over_tokens for place in blocks}
+        self._mean = set == "mean"
+        logits, self._trace = run.forward(watch)
+        self._forced: Forced = forced_tokens(run, logits)
+        stack = "encoder" if run.target is None else "decoder"
+        self.base = log_probs_of(self._model, self._trace[f"{stack}.normed"], self._forced)[0].double()
+
+    def batches(self, heads: list[int]) -> Iterator[list[int]]:
+        """The heads in groups whose rows fit into one batch."""
+        tokens = sum(len(each) for each in (self._run.source, self._run.target) if each is not None)
+        size = max(1, _TOKENS // tokens)
+        for first in range(0, len(heads), size):
+            yield heads[first : first + size]
+
+    def without(self, place: Place, heads: list[int]) -> Tensor:
+        """(R,) log-probability of the output without each of the heads of a block."""
+        name = f"{place.attention_path}.z"
+
+        def off(z: Tensor) -> Tensor:
+            rows, changed = torch.arange(len(heads), device=z.device), z.clone()
+            instead = self._trace[name][0, heads] if self._mean else 0.0  # (R, 1, E)
+            changed[rows, heads] = instead
+            return changed
+
+        with Trace(self._model, edit={name: off}):
+            hidden = self._hidden(place, len(heads))
+        return log_probs_of(self._model, hidden, self._forced).double().sum(dim=1)
+
+    def _hidden(self, place: Place, rows: int) -> Tensor:
+        """(R, T, D): the stack's result, from the block's stored input on."""
+        x = self._rows(f"{place.path}.resid_pre", rows)
+        rest = stack_from(place.stack, place.layer)
+        if place.side == "encoder":
+            result = rest(x, self._positions(x))
+            if not isinstance(self._model, EncoderDecoder):
+                return result
+            x = self._rows(_FIRST_OF_DECODER, rows)
+            return self._model.decoder(x, self._positions(x), memory=result)
+        memory = self._rows("encoder.normed", rows) if isinstance(self._model, EncoderDecoder) else None
+        return rest(x, self._positions(x), memory=memory)
+
+    def _rows(self, name: str, rows: int) -> Tensor:
+        return self._trace[name].expand(rows, -1, -1)
+
+    @staticmethod
+    def _positions(x: Tensor) -> Tensor:
+        return token_positions(None, x.shape[1], 0, x.device)
+
+
+_FIRST_OF_DECODER = "decoder.layers.0.resid_pre"
+
+
+def stack_from(stack: Stack, first: int) -> Stack:
+    """The same stack without the blocks before number `first`: its own forward, over the same modules."""
+    same = {id(child): child for child in stack.children()}
+    same[id(stack.layers)] = nn.ModuleList(list(stack.layers)[first:])
+    rest = copy.deepcopy(stack, same)
+    rest.window_layers = frozenset(layer - first for layer in stack.window_layers if layer >= first)
+    return rest
+
+
+def _as_it_is(x: Tensor) -> Tensor:
+    return x
+
+
+def _mean_over_tokens(z: Tensor) -> Tensor:
+    return z.mean(dim=2, keepdim=True)  # (1, H, 1, E)

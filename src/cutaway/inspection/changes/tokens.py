@@ -1,0 +1,179 @@
+"""Changes at single tokens: neurons, experts, patched residual streams, embeddings, the output."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.changes import residual
+from cutaway.inspection.changes.edits import Clock, EditList
+from cutaway.inspection.changes.places import STACKS, Place, Places
+from cutaway.inspection.changes.schema import (
+    PatchResidual,
+    SetEmbedding,
+    SetExperts,
+    SetNeuron,
+    SetOutput,
+)
+from cutaway.inspection.runs.forced import never_written
+from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs.sides import Side
+from cutaway.models.encoder_only import EncoderOnly
+from cutaway.nn.mlp import MLP
+from cutaway.nn.moe import MoE
+from cutaway.tap import Edit
+
+
+class TokenChanges:
+    """Adds the edits of such changes. `where` is what messages call the change."""
+
+    def __init__(self, places: Places, clocks: Mapping[str, Clock], edits: EditList, runs: Mapping[str, Run]):
+        self._places, self._clocks, self._edits, self._runs = places, clocks, edits, runs
+        self._chosen_experts: list[tuple[Place, SetExperts, str]] = []
+        self._wanted: dict[str, dict[str, Tensor]] = {}  # residual streams of each named run, by tap
+
+    def finish(self) -> None:
+        self._check_experts()
+        for name, values in self._wanted.items():
+            _, trace = self._runs[name].forward(list(values))
+            values.update({tap: trace[tap] for tap in values})
+
+    def set_neuron(self, change: SetNeuron, where: str) -> None:
+        for place in self._places.places(change.side, change.layer, STACKS, where):
+            self._places.check_position(_number(change.token), place.side, where, "token")
+            network = place.block.mlp
+            if not isinstance(network, MLP):
+                raise CutawayError(
+                    f"{where}: layer {place.layer} is a mixture of experts, whose neurons are not met at every token; "
+                    'change its experts with {"op": "expert", …}'
+                )
+            width = network.up.out_features
+            if not 0 <= change.n < width:
+                raise CutawayError(f"{where}: n is {change.n}, expected 0 to {width - 1}")
+            edit = residual.set_neuron(change.n, change.value, change.scale)
+            self._at_token(f"{place.path}.mlp.hidden", place.side, change.token, edit)
+
+    def set_experts(self, change: SetExperts, where: str) -> None:
+        model = self._places.model
+        n_experts, n_chosen = model.config.n_experts, model.config.n_experts_per_token
+        if not n_experts:
+            raise CutawayError(
+                f"{where}: this model has no experts; its feed-forward networks take op ffn or neuron"
+            )
+        for number in (*change.ban, *change.force):
+            if not 0 <= number < n_experts:
+                raise CutawayError(f"{where}: expert {number} is named, expected 0 to {n_experts - 1}")
+        if len(change.force) > n_chosen:
+            raise CutawayError(
+                f"{where}: force names {len(change.force)} experts, but a token has only {n_chosen}"
+            )
+        n_changed = 0
+        for place in self._places.places(change.side, change.layer, STACKS, where):
+            if not isinstance(place.block.mlp, MoE):
+                if change.layer == "*":
+                    continue
+                raise CutawayError(f"{where}: layer {place.layer} has no experts, but a plain network")
+            self._places.check_position(_number(change.token), place.side, where, "token")
+            tap = "router" if change.ban else "expert_index"
+            edit = residual.ban_experts(change.ban) if change.ban else residual.force_experts(change.force)
+            self._at_token(f"{place.path}.mlp.{tap}", place.side, change.token, edit)
+            self._chosen_experts.append((place, change, where))
+            n_changed += 1
+        if not n_changed:
+            raise CutawayError(f"{where}: no layer there has experts")
+
+    def _check_experts(self) -> None:
+        """Enough experts must be left for every token, and none both banned and forced."""
+        model = self._places.model
+        left = model.config.n_experts - model.config.n_experts_per_token
+        for place, change, where in self._chosen_experts:
+            here = [
+                other
+                for at, other, _ in self._chosen_experts
+                if at == place and (other.token in (change.token, "*") or change.token == "*")
+            ]
+            banned = {number for other in here for number in other.ban}
+            both = banned & {number for other in here for number in other.force}
+            if both:
+                raise CutawayError(
+                    f"{where}: expert {min(both)} of layer {place.layer} is both banned and forced"
+                )
+            if len(banned) > left:
+                raise CutawayError(
+                    f"{where}: {len(banned)} of {model.config.n_experts} experts are banned in layer {place.layer}, "
+                    f"but a token needs {model.config.n_experts_per_token}: ban at most {left}"
+                )
+
+    def patch(self, change: PatchResidual, where: str) -> None:
+        if change.from_run not in self._runs:
+            hint = nearest(change.from_run, self._runs)
+            raise CutawayError(
+                f"{where}: from is {change.from_run!r}{hint}, expected the name of a run; "
+                f"given: {', '.join(self._runs) or 'none'}"
+            )
+        other = Places(self._runs[change.from_run])
+        token = change.token if change.from_token is None else change.from_token
+        for place in self._places.places(change.side, change.layer, STACKS, where):
+            self._places.check_position(change.token, place.side, where, "token")
+            next(iter(other.places(place.side, change.layer, STACKS, f"{where}, the other run")))
+            if not 0 <= token < other.length(place.side):
+                raise CutawayError(
+                    f"{where}: the other run has no token {token}, expected 0 to {other.length(place.side) - 1}"
+                )
+            if other.model.config.d_model != self._places.model.config.d_model:
+                raise CutawayError(
+                    f"{where}: the other run's vectors have width {other.model.config.d_model}, expected "
+                    f"{self._places.model.config.d_model} as in this model"
+                )
+            tap = f"{place.path}.resid_post"
+            values = self._wanted.setdefault(change.from_run, {})
+            values.setdefault(tap, torch.empty(0))
+            self._at_token(tap, place.side, change.token, residual.patched(_vector(values, tap, token)))
+
+    def set_embedding(self, change: SetEmbedding, where: str) -> None:
+        (side,) = self._places.sides(change.side, STACKS, where)[:1]
+        self._places.check_position(change.token, side, where, "token")
+        path, embedding = self._places.embedding(side)
+        table, scale = embedding.tokens.weight, embedding.scale
+
+        def id_of(token: int | str, name: str) -> int:
+            return self._places.id(token, where, name)
+
+        if change.id is not None:
+            new = id_of(change.id, "id")
+            edit = residual.patched(lambda: table[new] * scale)
+        else:
+            assert change.along is not None, "checked by the schema"
+            first, second = (id_of(token, "along") for token in change.along)
+            edit = _moved(lambda: (table[second] - table[first]) * (scale * change.amount))
+        self._at_token(f"{path}.embed", side, change.token, edit)
+
+    def set_output(self, change: SetOutput, where: str) -> None:
+        side: Side = "encoder" if isinstance(self._places.model, EncoderOnly) else "decoder"
+        self._places.check_position(_number(change.at), side, where, "at")
+        if change.force is None:
+            edit = residual.without([self._places.id(token, where, "ban") for token in change.ban])
+        else:
+            id = self._places.id(change.force, where, "force")
+            if side == "decoder" and id in never_written(self._places.run):
+                raise CutawayError(
+                    f"{where}: force is {change.force!r}, a control token that decoding never writes"
+                )
+            edit = residual.only(id)
+        self._at_token("head.logits", side, change.at, edit)
+
+    def _at_token(self, tap: str, side: Side, token: int | str, edit: Edit) -> None:
+        self._edits.add(tap, residual.at_token(self._clocks[side], token, edit))
+
+
+def _number(token: int | str) -> int | None:
+    return token if isinstance(token, int) else None
+
+
+def _vector(values: Mapping[str, Tensor], tap: str, token: int) -> Callable[[], Tensor]:
+    return lambda: values[tap][0, token]
+
+
+def _moved(step: Callable[[], Tensor]) -> Edit:
+    return lambda x: x + step().to(x)

@@ -1,0 +1,1 @@
+"""Token vectors as points: neighbours, analogies, projections, ways through the layers."""

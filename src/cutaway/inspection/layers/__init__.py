@@ -1,0 +1,1 @@
+"""What the layers say, remember and whom they ask."""

@@ -1,0 +1,1 @@
+"""A text on its way through a model, and what a reader may point at in it."""
