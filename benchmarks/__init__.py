@@ -1,1 +1,1 @@
-"""How fast cutaway is, side by side with transformers on the same weights: `make bench`."""
+"""How fast cutaway is, side by side with transformers and TransformerLens on the same weights: `make bench`."""

@@ -8,7 +8,17 @@ from pathlib import Path
 import transformers
 from rich.console import Console
 
-from benchmarks import attention, experts, opening, start, table, tracing, training, translation
+from benchmarks import (
+    attention,
+    experts,
+    opening,
+    run_with_cache,
+    start,
+    table,
+    tracing,
+    training,
+    translation,
+)
 from benchmarks.measure import CLOCKS, QUICK, Effort, Row
 
 PARTS: dict[str, Callable[[Effort], list[Row]]] = {
@@ -16,6 +26,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "translation": translation.measure,
     "attention": attention.measure,
     "tracing": tracing.measure,
+    "run_with_cache": run_with_cache.measure,
     "start": start.measure,
     "opening": opening.measure,
     "experts": experts.measure,

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 import transformers
 
+from cutaway import zoo
 from cutaway.checkpoint import folder
 from cutaway.config import ModelConfig
 from cutaway.models.build import Model, preset
@@ -37,6 +38,8 @@ class Effort:
     bundled: bool = True  # translate with a real model where there is one
     sentences: int = 64
     new_tokens: int = 24  # where random weights never end a sentence
+    traced: int = 128  # tokens, a side, of what is looked into
+    gpt2_small: bool = True  # beside TransformerLens in GPT-2 small's shape, else in the sizes above
     lengths: tuple[int, ...] = (8, 16, 32, 64, 128, 256)  # at which attention is measured
     matrix: int = 1024  # rows and columns of the product that shows the machine's rate
     calls: int = 200_000  # of something that takes nanoseconds
@@ -44,7 +47,8 @@ class Effort:
 
 QUICK = {
     "rounds": 1, "vocab_size": 120, "d_model": 32, "n_layers": 1, "n_heads": 2, "d_ff": 48, "rows": 4,
-    "bundled": False, "sentences": 4, "new_tokens": 3, "lengths": (8,), "matrix": 64, "calls": 1000,
+    "bundled": False, "sentences": 4, "new_tokens": 3, "traced": 8, "gpt2_small": False, "lengths": (8,), "matrix": 64,
+    "calls": 1000,
 }  # fmt: skip
 
 
@@ -90,6 +94,12 @@ def take_turns(
             seconds[i].append((clock() - started) / repeat)
     # a clock may be too coarse for a tiny work
     return [max(median(each), math.ulp(1.0)) for each in seconds]
+
+
+def translator_folder(effort: Effort) -> Path | None:
+    """The bundled translator, or the one asked for; None when there is neither."""
+    bundled = [path for path in zoo.bundled() if path.name == zoo.TRANSLATOR and effort.bundled]
+    return effort.model or next(iter(bundled), None)
 
 
 def translator_config(effort: Effort, norm_order: Literal["post", "pre"]) -> ModelConfig:

@@ -11,8 +11,15 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.measure import Effort, Peer, Row, opened_by_transformers, take_turns, translator_config
-from cutaway import zoo
+from benchmarks.measure import (
+    Effort,
+    Peer,
+    Row,
+    opened_by_transformers,
+    take_turns,
+    translator_config,
+    translator_folder,
+)
 from cutaway.checkpoint.folder import load
 from cutaway.decode.generate import Limits, generate
 from cutaway.decode.padding import pad_right
@@ -45,8 +52,7 @@ def measure(effort: Effort) -> list[Row]:
 
 def real_task(effort: Effort) -> Task | None:
     """The bundled translator, or the one asked for, on real sentences; None when there is neither."""
-    bundled = [path for path in zoo.bundled() if path.name == zoo.TRANSLATOR and effort.bundled]
-    path = effort.model or next(iter(bundled), None)
+    path = translator_folder(effort)
     if path is None:
         return None
     loaded = load(path)

@@ -1,5 +1,8 @@
 """Looking inside changes nothing, edits change what they say, and the vocabulary of taps is what the models fire."""
 
+import platform
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -162,6 +165,42 @@ def test_a_reducer_keeps_only_what_is_asked_for() -> None:
         model(**inputs(model))
     kept = trace["decoder.layers.1.self_attn.pattern"]
     assert kept.shape == (2, 9) and kept.dtype == torch.float16
+
+
+def test_a_part_is_kept_without_its_whole() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
+    watch = {"*.pattern": lambda x: x[:, 1], "*.z": lambda x: x, "*.q": lambda x: x.double()}
+    with Trace(model, watch) as trace, Trace(model, ["*.pattern", "*.z"]) as whole:
+        logits = model(**inputs(model))
+    kept = trace["decoder.layers.0.self_attn.pattern"]
+    assert torch.equal(kept, whole["decoder.layers.0.self_attn.pattern"][:, 1])
+    assert kept.untyped_storage().nbytes() == kept.nbytes == 2 * 9 * 9 * 4
+    name = "decoder.layers.0.self_attn.z"
+    assert trace[name] is whole[name], "what is kept whole is not copied"
+    logits.sum().backward()
+    assert kept.requires_grad
+
+
+def test_memory_that_a_trace_let_go_serves_the_next() -> None:
+    if platform.libc_ver()[0] != "glibc":
+        pytest.skip("page faults of repeated traces are counted for glibc's allocator alone")
+    code = """
+import resource, torch
+from cutaway.models.build import build, preset
+from cutaway.tap import Trace
+model = build(preset("gpt2-small", {"vocab_size": 60, "d_model": 256, "n_layers": 4, "n_heads": 4, "d_ff": 1024}))
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(4):
+    before = faults()
+    with torch.inference_mode(), Trace(model, ["*"]) as trace:
+        model(torch.zeros(1, 256, dtype=torch.long))
+    held = sum(x.nbytes for calls in trace.calls.values() for x in calls)
+    del trace
+    print(held, (faults() - before) * resource.getpagesize())
+"""
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    held, fetched = map(int, out.splitlines()[-1].split())
+    assert held > 30e6 and fetched < held / 10
 
 
 def test_another_thread_is_not_seen_and_may_not_leave() -> None:

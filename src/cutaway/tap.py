@@ -13,7 +13,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 
+import torch
 from torch import Tensor, nn
 
 Edit = Callable[[Tensor], Tensor]
@@ -76,8 +78,9 @@ class Trace:
     """Watch and edit the taps of `model` whose full names match glob patterns.
 
     `watch` lists patterns, or maps each to a reducer that is applied before the value is kept (one head, the
-    last position, `.half()`), so that memory follows what is asked for. `edit` maps patterns to functions that
-    return the value to use instead. Edits come first; a watched value is what the model went on with.
+    last position, `.half()`), so that memory follows what is asked for: a part is kept without its whole. `edit`
+    maps patterns to functions that return the value to use instead. Edits come first; a watched value is what the
+    model went on with.
 
     Raises LookupError on leaving when a pattern matched no tap, naming the nearest taps seen.
     """
@@ -98,6 +101,7 @@ class Trace:
         self._entered = False
         self._outer: Trace | None = None
         self._matches: dict[str, list[str]] = {}  # full name -> patterns; filled as taps are met
+        _keep_freed_memory()
 
     def __enter__(self) -> "Trace":
         if self._entered:
@@ -153,7 +157,7 @@ class Trace:
                 raise LookupError(
                     f"tap {full} matches {' and '.join(watched)}, which keep different parts of it"
                 )
-            self.calls.setdefault(full, []).append(x if reduce is None else reduce(x))
+            self.calls.setdefault(full, []).append(x if reduce is None else _reduced(x, reduce))
         return x
 
     def _full(self, module: nn.Module, name: str) -> str | None:
@@ -166,3 +170,21 @@ class Trace:
             found = [p for p in dict.fromkeys((*self._edit, *self._watch)) if fnmatchcase(full, p)]
             self._matches[full] = found
         return found
+
+
+def _reduced(x: Tensor, reduce: Edit) -> Tensor:
+    """`reduce(x)`, in memory of its own where it is a part of `x`: a view would keep the whole alive."""
+    kept = reduce(x)
+    partial = kept is not x and kept.untyped_storage().nbytes() > kept.nbytes
+    return kept.clone() if partial else kept
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Once a process, let it keep up to 64 MB that it freed, for its next trace.
+
+    glibc gives freed memory back to the system beyond twice the largest block freed so far (mallopt(3), dynamic
+    threshold), and fetching it anew, page by page, can cost half as much as the forward pass that is traced. One
+    block of the largest size that counts, freed unused, moves the threshold for good; elsewhere it does nothing.
+    """
+    torch.empty(32 * 2**20 - 2**13, dtype=torch.uint8, device="cpu")

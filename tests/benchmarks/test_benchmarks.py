@@ -1,12 +1,15 @@
 """Every measurement runs, at tiny sizes, against the real peer; speed itself is not judged here."""
 
+import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.__main__ import PARTS, main
 from benchmarks.measure import Effort, Row, take_turns
+from benchmarks.memory import held
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +26,32 @@ def test_ours_is_compared_with_transformers_and_computes_the_same(measured: tupl
     for row in compared:
         assert row.theirs is not None and row.ratio == pytest.approx(row.ours / row.theirs)
         assert row.agree
+
+
+def test_what_is_recorded_is_what_the_plain_pass_computes(measured: tuple[list[Row], Path]) -> None:
+    (row,) = (row for row in measured[0] if row.peer == "the plain forward pass")
+    assert row.agree and row.case == "all 52 recorded, random weights, 8 + 8 tokens"
+
+
+def test_memory_follows_what_is_asked_for(measured: tuple[list[Row], Path]) -> None:
+    pattern, head = (row for row in measured[0] if row.peer == "all taps")
+    floats = 2 * 8 * 8  # of two heads, eight words by eight
+    assert (pattern.ours, head.ours) == (4 * floats / 1e6, 4 * floats / 2 / 1e6)
+    assert pattern.theirs is not None and pattern.theirs > 50 * pattern.ours
+
+
+def test_held_memory_is_what_lives_on() -> None:
+    assert held(lambda: torch.ones(100, 100) @ torch.ones(100, 100)) == 40_000
+    assert held(lambda: torch.ones(100, 100)[0]) == 40_000, "a view keeps its whole alive"
+    assert held(lambda: torch.ones(100, 100).sum().item()) == 0
+
+
+def test_transformer_lens_runs_the_same_weights(tmp_path: Path) -> None:
+    if importlib.util.find_spec("transformer_lens") is None:
+        pytest.skip("TransformerLens is not here: `make bench` installs it")
+    plain, recorded, *_ = rows = main(["run_with_cache", "--quick", "--out", str(tmp_path / "results.json")])
+    assert all(row.peer.startswith("TransformerLens 4") for row in rows)
+    assert plain.agree and recorded.agree
 
 
 def test_every_figure_is_positive(measured: tuple[list[Row], Path]) -> None:

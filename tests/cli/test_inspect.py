@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from cutaway import Tokenizer, build, bundled, load, save
 from cutaway.checkpoint.folder import open_contents, read_config
 from cutaway.checkpoint.parameters import aliases
-from cutaway.cli.figure import FRAME, draw, layers, ranges
+from cutaway.cli.boxes import FRAME, draw, layers, ranges
 from cutaway.cli.inspect import amount
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.config import ModelConfig, parse, to_dict

@@ -16,7 +16,7 @@ from cutaway.decode.sampling import Sampling
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.nn.head import Head
-from cutaway.text.chat_template import chat_ids
+from cutaway.text.chat.template import chat_ids
 from cutaway.text.tokenizer import Tokenizer
 
 TEMPLATE = (

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cutaway.decode.score import score, score_continuations, score_targets
-from cutaway.text.batch import IGNORED
+from cutaway.text.batches.batch import IGNORED
 
 EOS = 2
 

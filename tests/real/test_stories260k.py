@@ -15,7 +15,7 @@ from cutaway.checkpoint import folder
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.text.gguf_vocabulary import from_gguf
+from cutaway.text.formats.gguf import from_gguf
 from cutaway.text.tokenizer import Tokenizer
 
 WHAT = "a small Llama that tells stories"

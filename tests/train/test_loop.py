@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
-from cutaway.text.batch import IGNORED, Batch
+from cutaway.text.batches.batch import IGNORED, Batch
 from cutaway.train.evaluate import Scores
 from cutaway.train.loop import Trainer, TrainingStopped
 from cutaway.train.objective import Objective, next_token

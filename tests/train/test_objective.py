@@ -4,7 +4,7 @@ from tests.train.conftest import FAMILIES, MASK, VOCABULARY, examples, tiny
 
 from cutaway.config import ModelConfig
 from cutaway.models.build import build
-from cutaway.text.batch import IGNORED, Batch
+from cutaway.text.batches.batch import IGNORED, Batch
 from cutaway.train.loss import cross_entropy
 from cutaway.train.objective import mask_tokens, next_token
 

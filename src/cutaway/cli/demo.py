@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from cutaway.cli.alignment import draw
-from cutaway.cli.terminal import columns, reads_chinese, shows_unicode, write
+from cutaway.cli.terminal import shows_unicode, write, write_map
 from cutaway.cli.translate import open_translator
+from cutaway.page.locale import reader_locale
 from cutaway.text.display import pad, width
 from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
@@ -53,8 +53,11 @@ def demo(
     ] = None,
 ) -> None:
     """Translate a few sentences, draw how one came about, and say what to try next."""
-    lang = lang or ("zh" if reads_chinese() else "en")
+    lang = lang or reader_locale()
     words = WORDS[lang]
+
+    from cutaway.inspection.pages.alignment import alignment_map
+
     translator = open_translator(TRANSLATOR)
     write(words["opening"].format(parameters=sum(p.numel() for p in translator.model.parameters())))
     write()
@@ -67,15 +70,7 @@ def demo(
     assert drawn.alignment is not None
     write(words["drawing"].format(source=drawn.source, text=drawn.text))
     write()
-    for line in draw(
-        drawn.source_pieces,
-        drawn.target_pieces,
-        drawn.alignment.tolist(),
-        columns=columns(),
-        unicode=shows_unicode(),
-        chinese=lang == "zh",
-    ):
-        write(line)
+    write_map(alignment_map(drawn.alignment, drawn.target_pieces, drawn.source_pieces), lang)
     write(words["reading"])
     write()
     write(words["next"])

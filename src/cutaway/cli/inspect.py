@@ -4,16 +4,17 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cutaway.cli.figure import draw
+from cutaway.cli.boxes import draw
 from cutaway.cli.parameter_table import table
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.cli.terminal import columns, shows_unicode, write
-from cutaway.cli.view_request import Options, SideName, View
+from cutaway.cli.views.request import Options, SideName, View
 from cutaway.errors import CutawayError
+from cutaway.page.locale import reader_locale
 from cutaway.text.display import pad, truncate, visible, width
 from cutaway.zoo import find
 
@@ -31,7 +32,8 @@ def inspect(
     text: Annotated[
         str | None,
         typer.Argument(
-            help="A text to follow; for neighbours a token, for analogy three ('king - man + woman')."
+            help="A text to follow; for neighbours a token, for projection one or several, for analogy three "
+            "('king - man + woman')."
         ),
     ] = None,
     show: Annotated[
@@ -60,15 +62,26 @@ def inspect(
     name: Annotated[
         str | None,
         typer.Option(
-            help="In explain a value's, in svd a parameter's name; in neurons the token whose logit is told of; in "
-            "neighbours and analogy embedding or unembedding."
+            help="In explain a value's, in svd and rank a parameter's name; in neurons, logit and gradients the token "
+            "whose logit is told of; in drift the word; in neighbours, analogy and projection embedding or unembedding."
         ),
     ] = None,
     index: Annotated[
         str | None,
         typer.Option(
-            help="In explain the place of one number (0,-1,5); in lens and neurons of a token, from 0."
+            help="In explain the place of one number (0,-1,5); in lens, neurons, logit and gradients of a token, "
+            "from 0."
         ),
+    ] = None,
+    other: Annotated[str | None, typer.Option(help="In drift and similarity: the other text.")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="A second token: in logit its logit is taken off, in gradients the way to the text starts from it."
+        ),
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(help="In rank: how many singular values are kept, such as 1,4,16.")
     ] = None,
     context: Annotated[
         int | None,
@@ -78,20 +91,31 @@ def inspect(
     save: Annotated[
         Path | None, typer.Option(help="Write the arrays of a view to a .safetensors, .npz or .csv file.")
     ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw a view into an .svg file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Draw a view into an .html file that needs nothing beside it.")
+    ] = None,
+    lang: Annotated[
+        Literal["zh", "en"] | None,
+        typer.Option(help="Language of what a view says; not given: the locale's."),
+    ] = None,
 ) -> None:
     """Show what a model is: its boxes, sizes, parameters, memory, work per token, tokens and taps; with a text, what
     happens to it inside."""
-    options = Options(layer, head, side, target, to, top, tuple(change or ()), name, index)
+    options = Options(
+        layer, head, side, target, to, top, tuple(change or ()), name, index, other, against, ranks
+    )
     if text is not None or show is not None:
         if context is not None:
             raise CutawayError("--context goes with the model alone; leave text and --show out")
 
-        from cutaway.cli.view_table import show_view
+        from cutaway.cli.views.registry import Outputs, show_view
 
-        show_view(model, text, show, options, as_json=as_json, out=save)
+        show_view(model, text, show, options, Outputs(as_json, save, svg, html), lang or reader_locale())
         return
-    if options.given or save is not None:
-        first = [*options.given, "save"][0]
+    drawn = [name for name, path in (("save", save), ("svg", svg), ("html", html)) if path is not None]
+    if options.given or drawn:
+        first = [*options.given, *drawn][0]
         raise CutawayError(f"--{first} has no effect without a text or --show")
     path = find(model)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cutaway.cli.figure import ranges
+from cutaway.cli.boxes import ranges
 from cutaway.text.display import width
 
 

@@ -4,8 +4,14 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
+
+if TYPE_CHECKING:
+    from cutaway.page.blocks import Matrix, Page
+    from cutaway.page.locale import Locale
+    from cutaway.page.terminal import Terminal
 
 
 def write(text: str = "", end: str = "\n") -> None:
@@ -26,42 +32,52 @@ def columns() -> int:
     return max(40, get_terminal_size((80, 24)).columns)
 
 
+def terminal(locale: "Locale | None" = None) -> "Terminal":
+    """What standard output can show, in the reader's language unless another is given."""
+    from cutaway.page.locale import reader_locale
+    from cutaway.page.terminal import Terminal
+
+    return Terminal(columns(), shows_unicode(), locale or reader_locale())
+
+
+def write_page(page: "Page", locale: "Locale | None" = None) -> None:
+    """A page, with styles where standard output is a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=columns(), markup=False, highlight=False, emoji=False)
+    for line in terminal(locale).lines(page):
+        console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def write_map(matrix: "Matrix", locale: "Locale | None" = None) -> None:
+    """A heat map."""
+    for line in terminal(locale).matrix(matrix):
+        write(line)
+
+
 def write_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
     """A table without a frame; the columns named in `right` are aligned to the right. Cells are printed as they
     are, the last column alone is wrapped."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from cutaway.page.blocks import Column, Table
 
-    table = Table(box=box.SIMPLE_HEAD if shows_unicode() else box.ASCII2, pad_edge=False, show_edge=False)
-    for header in headers:
-        table.add_column(
-            header,
-            justify="right" if header in set(right) else "left",
-            no_wrap=header != headers[-1],
-            overflow="fold",
-        )
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console = Console(width=columns(), markup=False, highlight=False, emoji=False)
-    with console.capture() as captured:
-        console.print(table)
-    write("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    aligned = set(right)
+    titles = [Column(header, "right" if header in aligned else "left") for header in headers]
+    write("\n".join(terminal().table(Table(titles, list(rows)))))
+
+
+def progress(what: str, done: int, total: int) -> None:
+    """How far long work is, on standard error and in one line; nothing where that is not a terminal."""
+    if sys.stderr.isatty():
+        line = f"{what}: {done} of {total}"
+        sys.stderr.write(f"\r{line:<40}{'' if done < total else chr(10)}")  # over what a longer number left
+        sys.stderr.flush()
 
 
 def shows_unicode() -> bool:
     """Whether block characters can be expected to appear: a UTF-8 stream that is not a dumb terminal."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return encoding == "utf8" and os.environ.get("TERM") != "dumb"
-
-
-def reads_chinese() -> bool:
-    """Whether the locale asks for Chinese (LC_ALL, LC_MESSAGES, LANG, in that order)."""
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        if value := os.environ.get(name):
-            return value.lower().startswith("zh")
-    return False
 
 
 def texts_from(text: str | None, file: Path | None = None) -> list[str]:

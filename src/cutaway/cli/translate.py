@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.alignment import draw
-from cutaway.cli.terminal import columns, note, reads_chinese, shows_unicode, texts_from, write, write_table
+from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
@@ -123,17 +122,10 @@ def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
 
 def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None:
     """Draw the cross-attention, averaged over layers and heads, that chose each token."""
+    from cutaway.inspection.pages.alignment import alignment_map
+
     assert hypothesis.alignment is not None
-    weights = hypothesis.alignment.tolist()
-    for line in draw(
-        translation.source_pieces,
-        hypothesis.pieces,
-        weights,
-        columns=columns(),
-        unicode=shows_unicode(),
-        chinese=reads_chinese(),
-    ):
-        write(line)
+    write_map(alignment_map(hypothesis.alignment, hypothesis.pieces, translation.source_pieces))
 
 
 def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:

@@ -13,11 +13,10 @@ from cutaway.decode.parts import StreamedToken, end_ids_of, read_stream, tokeniz
 from cutaway.decode.sampling import Sampling, row_seed
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.text.chat_template import chat_ids, render_for
+from cutaway.text.chat.template import chat_ids, render_for
 from cutaway.text.tokenizer import Tokenizer
 
 Role = Literal["system", "user", "assistant"]
-_NEVER_WRITTEN = ("pad", "unk", "bos", "mask", "cls", "sep")
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def answer(
         eos_id=ends,
         sampling=sampling,
         seeds=[row_seed(sampling.seed, turn)],
-        forbidden=sorted({*unwanted_ids(loaded, tokenizer, _NEVER_WRITTEN)} - {*ends}),
+        forbidden=sorted({*unwanted_ids(loaded, tokenizer)} - {*ends}),
     )
 
     def tokens() -> Generator[StreamedToken, None, None]:

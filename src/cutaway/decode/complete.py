@@ -22,8 +22,6 @@ from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.text.tokenizer import Tokenizer
 
-_NEVER_WRITTEN = ("pad", "unk", "bos", "mask", "cls", "sep")
-
 
 @dataclass(frozen=True)
 class Prompt:
@@ -103,7 +101,7 @@ def continue_text(
             rows=batch,
             limits=[limits] * len(batch),
             eos_id=end_ids_of(loaded),
-            forbidden=unwanted_ids(loaded, tokenizer, _NEVER_WRITTEN),
+            forbidden=unwanted_ids(loaded, tokenizer),
         )
         results |= zip(batch, found, strict=True)
     return [
@@ -133,7 +131,7 @@ def stream_text(
         limits=Limits(max_new_tokens, min_new_tokens, loaded.config.max_len),
         eos_id=end_ids_of(loaded),
         sampling=sampling,
-        forbidden=unwanted_ids(loaded, tokenizer, _NEVER_WRITTEN),
+        forbidden=unwanted_ids(loaded, tokenizer),
         alternatives=alternatives,
     )
     return read_stream(tokenizer, steps)

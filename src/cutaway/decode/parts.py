@@ -1,6 +1,6 @@
 """What working with text needs of an opened checkpoint, and generated ids as a reader sees them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -99,12 +99,12 @@ def end_ids_of(loaded: Loaded) -> list[int]:
     return ids
 
 
-def unwanted_ids(loaded: Loaded, tokenizer: Tokenizer, roles: Sequence[str] | None = None) -> list[int]:
-    """Ids that a text must never contain: the control tokens (or those of `roles` only), but not the end tokens;
-    and the rows of the model's vocabulary that have no piece."""
-    controls = (
-        tokenizer.controls if roles is None else {tokenizer.roles[r] for r in roles if r in tokenizer.roles}
-    )
+def unwanted_ids(loaded: Loaded, tokenizer: Tokenizer) -> list[int]:
+    """Ids that decoding never writes: the rows of the model's vocabulary that have no piece, and the control tokens
+    other than the end tokens; of a decoder-only model only those with a role but `eos` (a chat's marks have none)."""
+    controls = set(tokenizer.controls)
+    if loaded.config.family == "decoder-only":
+        controls = {id for role, id in tokenizer.roles.items() if role != "eos"}
     beyond = range(tokenizer.vocab_size, loaded.config.vocab_size)
     return sorted({*controls, *beyond} - set(end_ids_of(loaded)))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from cutaway.decode.padding import pad_right
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.text.batch import IGNORED
+from cutaway.text.batches.batch import IGNORED
 
 _ROWS = 256  # positions whose logits are held at a time
 

@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from cutaway.inspection.geometry.analogy import analogy
     from cutaway.inspection.geometry.context_drift import context_drift
     from cutaway.inspection.geometry.projection import pca, project_table
+    from cutaway.inspection.geometry.token_map import token_map
     from cutaway.inspection.geometry.vectors import neighbours, table_of
+    from cutaway.inspection.layers.firing import firing
     from cutaway.inspection.layers.lens import lens
-    from cutaway.inspection.layers.memory import firing, memory
+    from cutaway.inspection.layers.memory import memory
     from cutaway.inspection.layers.routing import routing
     from cutaway.inspection.matrices.low_rank import low_rank
     from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
     from cutaway.inspection.matrices.spectrum import directions, spectrum
+    from cutaway.inspection.runs.overview import overview
     from cutaway.inspection.runs.run import Run, run
     from cutaway.inspection.structure.anatomy import anatomy
     from cutaway.inspection.structure.tap_names import tap_names
@@ -55,7 +58,7 @@ _HOME = {
     "directions": "cutaway.inspection.matrices.spectrum",
     "edits": "cutaway.inspection.changes.making",
     "explain": "cutaway.inspection.arithmetic.explain",
-    "firing": "cutaway.inspection.layers.memory",
+    "firing": "cutaway.inspection.layers.firing",
     "gradient_x_input": "cutaway.inspection.attribution.gradients",
     "head_scores": "cutaway.inspection.attention.head_scores",
     "integrated_gradients": "cutaway.inspection.attribution.integrated_gradients",
@@ -63,6 +66,7 @@ _HOME = {
     "low_rank": "cutaway.inspection.matrices.low_rank",
     "memory": "cutaway.inspection.layers.memory",
     "neighbours": "cutaway.inspection.geometry.vectors",
+    "overview": "cutaway.inspection.runs.overview",
     "parameter_matrix": "cutaway.inspection.matrices.matrix",
     "patterns": "cutaway.inspection.attention.patterns",
     "pca": "cutaway.inspection.geometry.projection",
@@ -77,6 +81,7 @@ _HOME = {
     "sweep": "cutaway.inspection.changes.sweep",
     "table_of": "cutaway.inspection.geometry.vectors",
     "tap_names": "cutaway.inspection.structure.tap_names",
+    "token_map": "cutaway.inspection.geometry.token_map",
     "value_weights": "cutaway.inspection.attention.value_weights",
     "w_ov": "cutaway.inspection.matrices.matrix",
     "w_qk": "cutaway.inspection.matrices.matrix",
@@ -107,6 +112,7 @@ __all__ = [
     "low_rank",
     "memory",
     "neighbours",
+    "overview",
     "parameter_matrix",
     "patterns",
     "pca",
@@ -121,6 +127,7 @@ __all__ = [
     "sweep",
     "table_of",
     "tap_names",
+    "token_map",
     "value_weights",
     "w_ov",
     "w_qk",

@@ -14,12 +14,14 @@ from typing import Literal
 import tokenizers
 
 from cutaway.errors import CutawayError, nearest
-from cutaway.text import offsets, post_processor, tokenizer_files, tokenizer_json, training
-from cutaway.text.charsmap import Charsmap
-from cutaway.text.joint_vocabulary import JointVocabulary
+from cutaway.text import offsets, training
+from cutaway.text.formats import files as tokenizer_files
+from cutaway.text.formats.joint import JointVocabulary
 from cutaway.text.plan import BERT_ROLES, DEFAULT_ROLES, Kind, Normalization, Plan
+from cutaway.text.rules import post_processor, tokenizer_json
+from cutaway.text.rules.charsmap import Charsmap
+from cutaway.text.rules.unigram import SETTING, Cut, Unigram
 from cutaway.text.stream import TextStream
-from cutaway.text.unigram import SETTING, Cut, Unigram
 from cutaway.text.vocabulary import ROLES, Vocabulary, named
 
 _CHUNK = 4096

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from cutaway.errors import CutawayError, nearest
-from cutaway.text import byte_level, display, offsets
+from cutaway.text import display, offsets
+from cutaway.text.rules import byte_level
 
 ROLES = ("pad", "unk", "bos", "eos", "mask", "cls", "sep")
 _USUAL = {

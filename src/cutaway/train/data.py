@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cutaway.errors import CutawayError
-from cutaway.text.batch import Batch
+from cutaway.text.batches.batch import Batch
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.train.evaluate import Direction
 from cutaway.train.loop import Batches

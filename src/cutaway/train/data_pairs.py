@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.text.batches.pairs import PairBatches, Pairs, pair_examples
 from cutaway.text.corpus import Pair, Report, read_jsonl, read_parallel, read_tsv
-from cutaway.text.pairs import PairBatches, Pairs, pair_examples
 from cutaway.train.data import Prepared, Say, decoder_start, learned_tokenizer
 from cutaway.train.evaluate import Direction
 from cutaway.train.recipe import DataPart, Recipe, Source

@@ -4,8 +4,8 @@ import hashlib
 from pathlib import Path
 
 from cutaway.errors import CutawayError
+from cutaway.text.batches.packing import DocumentBatches, MaskedBatches, WindowBatches, document_ids
 from cutaway.text.corpus import Report, read_documents, read_jsonl
-from cutaway.text.packing import DocumentBatches, MaskedBatches, WindowBatches, document_ids
 from cutaway.text.plan import BERT_ROLES
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.train.data import Prepared, Say, learned_tokenizer

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from cutaway.models.build import Model
-from cutaway.text.batch import Batch
+from cutaway.text.batches.batch import Batch
 from cutaway.train.objective import Objective
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
-from cutaway.text.batch import Batch
+from cutaway.text.batches.batch import Batch
 from cutaway.train.average import Average
 from cutaway.train.device import give_back_memory
 from cutaway.train.evaluate import Scores, to_device

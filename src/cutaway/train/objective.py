@@ -10,7 +10,7 @@ from torch import Tensor
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.nn.head import Head
-from cutaway.text.batch import Batch
+from cutaway.text.batches.batch import Batch
 from cutaway.train.loss import IGNORED, cross_entropy
 
 ObjectiveName = Literal["seq2seq", "causal", "masked"]

@@ -23,6 +23,7 @@ from cutaway.inspection.runs.run import Run, Tokens, run
 from cutaway.inspection.structure.tap_names import tap_names
 from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
+from cutaway.page.locale import said
 from cutaway.tap import Trace
 from cutaway.train.objective import vocabulary_loss
 from cutaway.zoo import find
@@ -232,7 +233,11 @@ def test_a_masked_word_is_not_counted_in_the_loss_and_a_masked_model_has_no_scor
         logits = looked.model(torch.tensor([ids]))[0, [0, 2]].double()
     expected = F.cross_entropy(logits, torch.tensor([5, 6]), label_smoothing=0.1).item()
     loss = numbers.explain("loss")
-    assert loss.result == pytest.approx(expected, rel=1e-5) and "training" in loss.note
+    assert (
+        loss.result == pytest.approx(expected, rel=1e-5)
+        and loss.note is not None
+        and "training" in loss.note.en
+    )
     with pytest.raises(CutawayError, match="no value 'score'"):
         numbers.explain("score")
 
@@ -259,9 +264,9 @@ def test_what_no_query_may_see_is_minus_infinity_and_says_why() -> None:
     looked = tiny("Gemma 2")
     later = explain(looked, "decoder.layers.0.self_attn.masked", (0, 1, 2, 5))
     assert later.result == later.recorded == -math.inf and later.difference == 0 and later.agrees
-    assert later.operands[-1].meaning == "the key stands after the query"
+    assert said(later.operands[-1].meaning, "en") == "the key stands after the query"
     far = explain(looked, "decoder.layers.0.self_attn.masked", (0, 1, 6, 3))
-    assert far.result == -math.inf and far.operands[-1].meaning == "3 or more tokens lie between"
+    assert far.result == -math.inf and said(far.operands[-1].meaning, "zh") == "中间隔了 3 个或更多词块"
     assert explain(looked, "decoder.layers.1.self_attn.masked", (0, 1, 6, 3)).result > -math.inf
     for t, s in itertools.product(range(8), range(8)):
         seen = explain(looked, "decoder.layers.0.self_attn.masked", (0, 1, t, s))

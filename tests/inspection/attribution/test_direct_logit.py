@@ -1,6 +1,7 @@
 """Shares of a logit sum to it, and each is what the logit loses in a model whose scales are really held."""
 
 from collections.abc import Callable
+from html import escape
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from cutaway import CutawayError, find, load
 from cutaway.inspection.attribution.direct_logit import LogitAttribution, attribute_logit
 from cutaway.inspection.attribution.frozen_path import frozen_path
 from cutaway.inspection.runs.run import Run, run
+from cutaway.page.blocks import Matrix
+from cutaway.page.locale import said
 
 STRUCTURES = [
     "pre-norm pair", "post-norm pair", "T5", "Llama", "GPT-2", "Gemma 2", "sandwich of layer norms", "experts", "BERT",
@@ -99,8 +102,22 @@ def test_every_component_is_there_once(run_of: Callable[..., Run]) -> None:
     assert kinds.count("feed-forward") == 3
     assert [kinds.count(kind) for kind in ("token", "position", "segment", "output bias")] == [1, 1, 0, 1]
     assert len(found.frozen) == 9 and "decoder.layers.1.cross_residual.norm" in found.frozen
-    assert found.approximate is not None and "post-norm" in found.approximate
+    assert found.approximate is not None and "post-norm" in found.approximate.en
     assert attribute_logit(run_of("GPT-2")).frozen == ("decoder.norm",)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_the_page_shows_every_share_of_a_layer(run_of: Callable[..., Run], structure: str) -> None:
+    found = attribute_logit(run_of(structure), 4, 11)
+    page = found.page()
+    (grid,) = (block for block in page.blocks if isinstance(block, Matrix))
+    for layer, row in zip(grid.rows, grid.values.tolist(), strict=True):
+        mine = [each for each in found.components if str(each.layer) == layer]
+        assert sum(row) == pytest.approx(sum(each.share for each in mine), abs=1e-9)
+        heads = [value for name, value in zip(grid.columns, row, strict=True) if name[0] in "hsc"]
+        assert heads == pytest.approx([each.share for each in mine if each.kind == "head"])
+    assert escape(said(page.title, "zh")) in found.to_html("zh") and found.to_svg("zh").startswith("<svg ")
+    assert ("capped" in found.to_text()) == (run_of(structure).model.config.logit_softcap is not None)
 
 
 @pytest.mark.parametrize("structure", ["Llama", "GPT-2", "BERT"])

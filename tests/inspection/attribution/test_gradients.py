@@ -10,6 +10,7 @@ from torch import Tensor
 from cutaway import CutawayError, Trace, find, load
 from cutaway.inspection.attribution.gradients import Quantity, gradient_x_input
 from cutaway.inspection.runs.run import Run, run
+from cutaway.page.blocks import Shaded
 
 STRUCTURES = [
     "pre-norm pair", "post-norm pair", "T5", "Llama", "GPT-2", "Gemma 2", "sandwich of layer norms", "BERT",
@@ -64,6 +65,14 @@ def test_gradient_x_input_is_what_a_small_step_measures(
     if "decoder" in found.shares:
         assert not found.shares["decoder"][position + 1 :].any()  # what comes later is not seen
     assert found.total == pytest.approx(sum(float(share.sum()) for share in found.shares.values()))
+
+
+def test_the_page_shades_every_token_by_its_share(run_of: Callable[..., Run]) -> None:
+    found = gradient_x_input(run_of("post-norm pair"), 4, 11)
+    shaded = [block for block in found.page().blocks if isinstance(block, Shaded)]
+    assert [block.values for block in shaded] == [shares.tolist() for shares in found.shares.values()]
+    assert [block.tokens for block in shaded] == [tokens.pieces for tokens in found.tokens.values()]
+    assert "梯度 × 输入" in found.to_html("zh") and found.to_text().startswith("What the log-probability of ")
 
 
 def test_parameters_get_no_gradient(run_of: Callable[..., Run]) -> None:

@@ -74,13 +74,16 @@ def test_a_smaller_tolerance_takes_more_points_and_misses_less(run_of: Callable[
     assert rough.points is not None and fine.points is not None and rough.points < fine.points
     assert rough.difference is not None and fine.difference is not None
     assert abs(fine.difference) <= 0.001 * abs(fine.value - (fine.baseline_value or 0)) + 1e-5
-    least = integrated_gradients(run_of("Llama"), 4, 11, most_points=12)
-    assert least.points == 12
+    heard: list[int] = []
+    least = integrated_gradients(run_of("Llama"), 4, 11, most_points=12, told=heard.append)
+    assert least.points == 12 and not heard
+    again = integrated_gradients(run_of("Llama"), 4, 11, tolerance=0.001, told=heard.append)
+    assert heard[:2] == [12, 36] and again.points == fine.points
 
 
 def test_where_experts_change_on_the_way_the_shares_cannot_be_complete(run_of: Callable[..., Run]) -> None:
     found = integrated_gradients(run_of("experts"), 4, 11, baseline=3, most_points=100)
-    assert "a jump is no token's share" in found.approximate
+    assert "a jump is no token's share" in found.approximate.en
     assert found.difference is not None and abs(found.difference) > 0.01
     assert found.difference == pytest.approx(found.value - (found.baseline_value or 0) - found.total)
 

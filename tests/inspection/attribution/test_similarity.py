@@ -13,6 +13,7 @@ from cutaway.decode.embed import cosine_similarity, embed
 from cutaway.inspection.attribution.similarity import attribute_similarity
 from cutaway.inspection.runs.run import Run
 from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.page.blocks import Matrix
 
 A, B = "今天天气很好", "The weather is fine today."
 
@@ -84,4 +85,13 @@ def test_another_pooling_of_the_folder_is_told(masked: Loaded, tmp_path: Path) -
     )
     found = attribute_similarity(replace(masked, path=tmp_path), A, B)
     assert found.pooling == "cls"
-    assert found.approximate is not None and "pools by 'cls'" in found.approximate
+    assert found.approximate is not None and "pools by 'cls'" in found.approximate.en
+
+
+def test_the_page_has_every_pair(masked: Loaded) -> None:
+    found = attribute_similarity(masked, A, B)
+    (grid,) = (block for block in found.page().blocks if isinstance(block, Matrix))
+    assert torch.equal(torch.from_numpy(grid.values), found.shares)
+    assert (grid.rows, grid.columns) == (found.first.pieces, found.second.pieces)
+    assert f"{found.cosine:.4f}" in found.to_text().splitlines()[0]
+    assert "余弦中的份额" in found.to_html("zh") and found.to_svg("zh").startswith("<svg ")

@@ -19,10 +19,6 @@ from cutaway.nn.stack import Stack
 
 RunOf = Callable[..., Run]
 Change = dict[str, object]
-ALL = [
-    ("post-norm pair", {}), ("T5", {}), ("Llama", {}), ("GPT-2", {}), ("Gemma 2", {}), ("experts", {}), ("BERT", {}),
-    ("masked, pre-norm", {}), ("GPT-2", {"position": "alibi"}), ("Llama", {"qk_norm": True}),
-]  # fmt: skip
 
 
 def changed(run: Run, *changes: Change, runs: dict[str, Run] | None = None) -> Tensor:

@@ -1,15 +1,9 @@
-"""A change of scale, mask, positions or pattern is a model that is made that way."""
-
-from collections.abc import Callable
+"""Another scale, another mask or a head off is an attention that is made that way."""
 
 import pytest
-import torch
 from tests.inspection.changes.altered import (
-    ALL,
-    Change,
     RunOf,
     attention_of,
-    block_of,
     changed,
     differ,
     other,
@@ -17,23 +11,11 @@ from tests.inspection.changes.altered import (
     same,
     sides,
     stack_of,
-)
+)  # fmt: skip
 from torch import Tensor, nn
 
-from cutaway.inspection.changes.making import edits
 from cutaway.inspection.runs.run import Run
 from cutaway.models.build import Model
-from cutaway.models.decoder_only import DecoderOnly
-from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.nn.attention import Attention
-from cutaway.nn.bias import RelativeBias
-from cutaway.nn.stack import Stack
-
-
-@pytest.fixture(params=ALL, ids=lambda case: f"{case[0]} {case[1] or ''}")
-def run(request: pytest.FixtureRequest, run_of: RunOf) -> Run:
-    structure, settings = request.param
-    return run_of(structure, **settings)
 
 
 @pytest.mark.parametrize("structure", ["post-norm pair", "Llama", "Gemma 2", "BERT"])
@@ -55,221 +37,40 @@ def test_an_open_mask_is_a_stack_that_is_not_causal_and_a_closed_one_is_causal(r
         differ(found, run.forward()[0])
 
 
-def positions_taken_away(model: Model) -> None:
-    for module in model.modules():
-        table = getattr(module, "positions", None)
-        if isinstance(table, nn.Embedding):
-            table.weight.zero_()
-        elif table is not None:
-            table.table.zero_()
-        if isinstance(module, Stack):
-            module.rotary = module.local_rotary = module.relative = None
-
-
-def test_without_positions_is_a_model_without_them(run: Run) -> None:
-    found = changed(run, {"op": "pos", "set": "none"})
-    same(found, other(run, positions_taken_away))
-    differ(found, run.forward()[0])
-
-
-@pytest.mark.parametrize(
-    ("structure", "side"), [("post-norm pair", "encoder"), ("pre-norm pair", "decoder"), ("BERT", "encoder")]
-)
-def test_shifted_and_shuffled_vectors_are_a_table_moved(structure: str, side: str, run_of: RunOf) -> None:
-    run = run_of(structure)
-    length = len((run.source if side == "encoder" else run.target) or [])
-    order = torch.randperm(length, generator=torch.Generator().manual_seed(3))
-
-    def move(model: Model, rows: Tensor) -> None:
-        embed = model.embed if not isinstance(model, EncoderDecoder) else (
-            model.source_embed if side == "encoder" else model.target_embed
-        )  # fmt: skip
-        first = embed.offset
-        positions = embed.positions
-        if isinstance(positions, nn.Embedding):
-            positions.weight[first : first + length] = positions.weight[first + rows].clone()
-        elif positions is not None:
-            positions.table = positions.table.clone()
-            positions.table[first : first + length] = positions.table[first + rows].clone()
-
-    shifted = changed(run, {"op": "pos", "side": side, "set": "shift", "by": 4})
-    same(shifted, other(run, lambda model: move(model, torch.arange(4, 4 + length))))
-    shuffled = changed(run, {"op": "pos", "side": side, "set": "shuffle", "seed": 3})
-    same(shuffled, other(run, lambda model: move(model, order)))
-    differ(shuffled, shifted)
-
-
-@pytest.mark.parametrize("structure", ["Llama", "Gemma 2"])
-def test_shuffled_rotations_are_a_stack_told_other_positions(structure: str, run_of: RunOf) -> None:
-    run = run_of(structure)
-    model, ids = run.model, run.inputs["ids"]
-    assert isinstance(model, DecoderOnly)
-    order = torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(5))
-    with torch.no_grad():
-        x = model.embed(ids, torch.arange(ids.shape[1])[None])
-        expected = model.head(model.decoder(x, order[None]))[0]
-    found = changed(run, {"op": "pos", "set": "shuffle", "seed": 5})
-    same(found, expected)
-    differ(found, run.forward()[0])
-    same(changed(run, {"op": "pos", "set": "shift", "by": 3}), run.forward()[0], 1e-4)  # only distances count
-
-
-class GivenBias(nn.Module):
-    """Relative positions written out: bias (H, T, S) of a function of two positions."""
-
-    def __init__(self, order: list[int], bias: Callable[[int, int], Tensor]):
-        super().__init__()
-        self.order, self.bias = order, bias
-
-    def forward(self, n_queries: int, n_keys: int) -> Tensor:
-        rows = [
-            [self.bias(self.order[q], self.order[k]) for k in range(n_keys)]
-            for q in range(n_keys - n_queries, n_keys)
-        ]
-        return torch.stack([torch.stack(row) for row in rows]).permute(2, 0, 1)[None]
-
-
-@pytest.mark.parametrize(("structure", "settings"), [("T5", {}), ("GPT-2", {"position": "alibi"})])
-@pytest.mark.parametrize("side", ["decoder", "encoder"])
-def test_shuffled_relative_positions_are_other_distances(
-    structure: str, settings: Change, side: str, run_of: RunOf
-) -> None:
-    if structure == "GPT-2":
-        side = "decoder"
-    run = run_of(structure, **settings)
-    length = len((run.source if side == "encoder" else run.target) or [])
-    order = torch.randperm(length, generator=torch.Generator().manual_seed(2)).tolist()
-
-    def tell(model: Model) -> None:
-        stack = stack_of(model, side)
-        relative = stack.relative
-        assert relative is not None
-
-        def bias(query: int, key: int) -> Tensor:
-            if isinstance(relative, RelativeBias):
-                return relative.table.weight[int(relative.bucket(torch.tensor([key - query]))[0])]
-            return -relative.slopes * abs(key - query)
-
-        setattr(stack, "relative", GivenBias(order, bias))
-
-    found = changed(run, {"op": "pos", "side": side, "set": "shuffle", "seed": 2})
-    same(found, other(run, tell))
-    differ(found, run.forward()[0])
-
-
-@pytest.mark.parametrize("structure", ["post-norm pair", "Llama", "GPT-2", "Gemma 2", "experts", "BERT"])
-def test_a_uniform_pattern_is_that_of_queries_that_ask_nothing(structure: str, run_of: RunOf) -> None:
-    run = run_of(structure)
-
-    def silence(model: Model, side: str) -> None:
-        for layer in range(len(stack_of(model, side).layers)):
-            for parameter in attention_of(model, side, layer).q_proj.parameters():
-                parameter.zero_()
-
+def test_a_head_off_is_its_part_of_the_output_matrix_at_zero(run: Run) -> None:
     for side in sides(run):
-        found = changed(run, {"op": "pattern", "side": side, "layer": "*", "head": "*", "kind": "uniform"})
-        same(found, other(run, lambda model, side=side: silence(model, side)))
-        differ(found, run.forward()[0])
+        for layer, head in ((0, 1), (1, 3)):
+
+            def cut(model: Model, side: str = side, layer: int = layer, head: int = head) -> None:
+                attn = attention_of(model, side, layer)
+                attn.o_proj.weight[:, head * attn.d_head : (head + 1) * attn.d_head] = 0
+
+            found = changed(run, {"op": "head", "side": side, "layer": layer, "head": head, "set": "zero"})
+            same(found, other(run, cut))
+            differ(found, run.forward()[0])
+    (first, *_) = sides(run)
+
+    def cut_all(model: Model) -> None:
+        for layer in range(len(stack_of(model, first).layers)):
+            attention_of(model, first, layer).o_proj.weight.zero_()
+
+    same(changed(run, {"op": "head", "side": first, "layer": "*", "head": "*"}), other(run, cut_all))
 
 
-class LookingBack(nn.Module):
-    """Attention that reads the value of the token so many places before, the first one's where there is none."""
+def test_a_head_at_its_mean_is_a_constant_added_to_the_output(run: Run) -> None:
+    for side in sides(run):
+        path = f"{'encoder' if side == 'encoder' else 'decoder'}.layers.1.{'cross' if side == 'cross' else 'self'}_attn"
+        z = run.forward([f"{path}.z"])[1][f"{path}.z"][0, 2]  # (T, E)
+        mean = z.double().mean(dim=0).float()
 
-    def __init__(self, attn: Attention, distance: int):
-        super().__init__()
-        self.attn, self.distance = attn, distance
+        def fix(model: Model, side: str = side, mean: Tensor = mean) -> None:
+            attn = attention_of(model, side, 1)
+            columns = slice(2 * attn.d_head, 3 * attn.d_head)
+            constant = attn.o_proj.weight[:, columns] @ mean
+            bias = constant if attn.o_proj.bias is None else attn.o_proj.bias + constant
+            attn.o_proj.bias = nn.Parameter(bias)
+            attn.o_proj.weight[:, columns] = 0
 
-    def forward(self, x: Tensor, **_: object) -> Tensor:
-        v = self.attn.v_proj(x).unflatten(-1, (-1, self.attn.d_head))  # (B, T, K, E)
-        v = v.repeat_interleave(self.attn.groups, dim=2).flatten(2)
-        back = torch.cat([v[:, :1]] * self.distance + [v[:, : v.shape[1] - self.distance]], dim=1)
-        return self.attn.o_proj(back)
-
-
-def test_identity_and_previous_read_one_value(run: Run) -> None:
-    def put(model: Model, side: str, distance: int) -> None:
-        for layer in range(len(stack_of(model, side).layers)):
-            block = block_of(model, side, layer)
-            setattr(block, "self_attn", LookingBack(block.self_attn, distance))
-
-    for side in sides(run, cross=False):
-        for kind, distance in (("identity", 0), ("previous", 1)):
-            found = changed(run, {"op": "pattern", "side": side, "layer": "*", "head": "*", "kind": kind})
-            same(found, other(run, lambda model, s=side, d=distance: put(model, s, d)))
-
-
-def pattern_of(run: Run, path: str, *changes: Change) -> tuple[Tensor, Tensor]:
-    """Pattern (H, T, S) and z (H, T, E) at one place."""
-    names = [f"{path}.pattern", f"{path}.z"]
-    _, trace = run.forward(names, edits(changes, run))
-    return trace[names[0]][0], trace[names[1]][0]
-
-
-@pytest.mark.parametrize(
-    ("structure", "side"),
-    [("GPT-2", "decoder"), ("post-norm pair", "cross"), ("T5", "encoder"), ("Llama", "decoder")],
-)
-def test_cells_rows_and_whole_patterns_are_set_as_written(structure: str, side: str, run_of: RunOf) -> None:
-    run = run_of(structure)
-    path = f"{'encoder' if side == 'encoder' else 'decoder'}.layers.0.{'cross' if side == 'cross' else 'self'}_attn"
-    base, _ = pattern_of(run, path)
-    at = {"side": side, "layer": 0, "head": 1}
-
-    def check(expected: Tensor, *changes: Change) -> None:
-        found, z = pattern_of(run, path, *changes)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
-        _, trace = run.forward([f"{path}.v"])
-        v = trace[f"{path}.v"][0].repeat_interleave(
-            run.model.config.n_heads // run.model.config.kv_heads, dim=0
+        same(
+            changed(run, {"op": "head", "side": side, "layer": 1, "head": 2, "set": "mean"}), other(run, fix)
         )
-        torch.testing.assert_close(z, torch.einsum("hts,hse->hte", expected, v), rtol=1e-4, atol=1e-5)
-
-    expected = base.clone()
-    expected[1, 3] *= (1 - 0.25) / (1 - base[1, 3, 2])
-    expected[1, 3, 2] = 0.25
-    check(expected, {"op": "attn", **at, "q": 3, "k": 2, "value": 0.25})
-    expected = base.clone()
-    expected[1, 3, 2] = 0.25
-    check(expected, {"op": "attn", **at, "q": 3, "k": 2, "value": 0.25, "renorm": False})
-    expected = base.clone()
-    for query in range(base.shape[1]):
-        if side != "decoder" or query >= 1:
-            expected[1, query, 1] = 0
-            expected[1, query] /= expected[1, query].sum()
-    check(expected, {"op": "attn", **at, "q": "*", "k": 1, "value": 0})
-    expected = base.clone()
-    expected[1, 4] = 0
-    expected[1, 4, :3] = torch.tensor([0.25, 0.5, 0.25])
-    check(expected, {"op": "attn", **at, "q": 4, "row": [1, 2, 1]})
-    expected[1, 4] *= 4
-    check(expected, {"op": "attn", **at, "q": 4, "row": [1, 2, 1], "renorm": False})
-    expected = base.clone()
-    for query in range(base.shape[1]):
-        row = torch.tensor([1.0, 2.0, 1.0])
-        if side == "decoder":
-            row[query + 1 :] = 0
-        expected[1, query] = 0
-        expected[1, query, :3] = row / row.sum()
-    check(expected, {"op": "attn", **at, "q": "*", "row": [1, 2, 1]})
-    expected = base.clone()
-    expected[1, :2] = 0
-    expected[1, 0, 0], expected[1, 1, 0], expected[1, 1, 1] = 1.0, 0.5, 0.25
-    check(expected, {"op": "pattern", **at, "kind": "given", "rows": [[1], [0.5, 0.25]]})
-    expected = base.clone()
-    for query in range(base.shape[1]):
-        weights = base[1, query].tolist()
-        best = weights.index(max(weights))
-        expected[1, query] = 0
-        expected[1, query, best] = 1
-    check(expected, {"op": "pattern", **at, "kind": "argmax"})
-
-
-def test_order_is_meaning(run_of: RunOf) -> None:
-    run = run_of("GPT-2")
-    path, at = "decoder.layers.0.self_attn", {"layer": 0, "head": 0}
-    first: Change = {"op": "pattern", **at, "kind": "uniform"}
-    then: Change = {"op": "attn", **at, "q": 3, "k": 0, "value": 1.0}
-    one, _ = pattern_of(run, path, first, then)
-    two, _ = pattern_of(run, path, then, first)
-    assert one[0, 3].tolist()[:4] == [1, 0, 0, 0]
-    assert two[0, 3].tolist()[:4] == [0.25] * 4

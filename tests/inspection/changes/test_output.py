@@ -78,6 +78,8 @@ def changes_for(case: Run) -> list[list[Change]]:
         [{"op": "resid", **dec, "layer": 0, "token": here + 1, "from": "self", "from_token": 1}],
         [{"op": "norm", **dec, "part": "ffn", "layer": 1}, {"op": "ffn", **dec, "layer": 0}],
         [{"op": "token", "at": here, "force": 33}, {"op": "token", "ban": [40, 41]}],
+        [{"op": "dropout", "seed": 2, "rate": 0.2}],
+        [{"op": "temperature", "value": 2.5}],
     ]  # fmt: skip
     if config.position in ("learned", "sinusoidal"):
         lists.append([{"op": "pos", **dec, "set": "shift", "by": 2}])

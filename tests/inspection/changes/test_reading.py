@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from cutaway import CutawayError
+from cutaway.inspection.changes.attention_schema import HeadOff, SetAttention
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.reading import read_changes, write_change
-from cutaway.inspection.changes.schema import OPS, HeadOff, SetAttention, SetExperts
+from cutaway.inspection.changes.schema import OPS, SetExperts
 from cutaway.inspection.runs.run import Run
 
 RunOf = Callable[..., Run]
@@ -36,6 +37,8 @@ EXAMPLES = [
     {"op": "embedding", "token": 1, "along": ["▁man", 17], "amount": 0.5},
     {"op": "norm", "layer": 2, "part": "ffn"},
     {"op": "token", "at": 3, "force": "▁dog"},
+    {"op": "dropout", "seed": 4, "rate": 0.25},
+    {"op": "temperature", "value": 0.5},
 ]
 
 
@@ -74,6 +77,12 @@ def test_json_and_values_are_the_same_changes() -> None:
         ({"op": "expert", "layer": 0, "ban": [1, 1]}, "named twice"),
         ({"op": "embedding", "token": 0, "along": [1]}, "along has 1 tokens, expected two"),
         ({"op": "token", "force": 3}, "force needs a position `at`"),
+        ({"op": "dropout", "rate": 0.1}, "key 'seed' is missing"),
+        ({"op": "dropout", "seed": -1}, "seed is -1, expected 0 or more"),
+        ({"op": "dropout", "seed": 0, "rate": 1}, "rate is 1.*, expected a share between 0 and 1"),
+        ({"op": "temperature"}, "key 'value' is missing"),
+        ({"op": "temperature", "value": 0}, "value is 0.*, expected a finite number above 0"),
+        ({"op": "temperature", "value": float("inf")}, "value is inf, expected a finite number above 0"),
         ("head", "is 'head', expected an object"),
     ],
 )
@@ -118,8 +127,14 @@ REFUSED = [
     ("GPT-2", {"op": "resid", "layer": 0, "token": 1, "from": "othr"}, "'othr' .did you mean 'other'"),
     ("GPT-2", {"op": "resid", "layer": 0, "token": 1, "from": "other", "from_token": 7}, "no token 7, expected 0 to 6"),
     ("GPT-2", {"op": "resid", "layer": 0, "token": 1, "from": "wide"}, "width 48, expected 24"),
-    ("GPT-2", {"op": "embedding", "token": 1, "id": 10_000}, "id is 10000, expected an id from 0"),
-    ("GPT-2", {"op": "embedding", "token": 1, "id": "nonsense"}, "id is 'nonsense', expected a piece"),
+    ("GPT-2", {"op": "embedding", "token": 1, "id": 10_000}, "id: token id 10000 is not in the vocabulary"),
+    ("GPT-2", {"op": "embedding", "token": 1, "id": "nonsense"}, "id: 'nonsense' is 7 tokens in this vocabulary"),
+    ("GPT-2", {"op": "embedding", "token": 1, "along": [3, "今天天气"]}, "along: '今天天气' is . tokens"),
+    ("GPT-2", {"op": "token", "ban": ["今天天气"]}, r"changes\[0\] .token.: ban: '今天天气' is . tokens in this vocab"),
+    ("no head", {"op": "token", "ban": [3]}, "no output head: it gives vectors and not words"),
+    ("no head", {"op": "temperature", "value": 2}, "no output head: it gives vectors and not words"),
+    ("GPT-2", {"op": "dropout", "seed": 0}, "dropout is 0., so it gives no rate: add `rate`"),
+    ("GPT-2", {"op": "dropout", "seed": 0, "rate": 0.1, "side": "cross"}, "side is 'cross'"),
     ("GPT-2", {"op": "token", "at": 0, "force": 0}, "a control token that decoding never writes"),
     ("BERT", {"op": "norm", "part": "final"}, "part is 'final', but this model has none there"),
     ("GPT-2", {"op": "norm", "layer": 0, "part": "final"}, "it is the stack's, leave `layer` out"),

@@ -19,6 +19,7 @@ from cutaway.inspection.geometry.context_drift import context_drift, find_word
 from cutaway.inspection.geometry.projection import pca, project_table
 from cutaway.inspection.geometry.vectors import Measure, TableName, VectorTable, neighbours, table_of
 from cutaway.inspection.runs.run import Run, Tokens, run
+from cutaway.inspection.runs.sides import Side
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.stack import Stack
@@ -114,12 +115,12 @@ def test_words_are_found_as_typed_as_spelled_and_as_shown(masked: Loaded, transl
     king = tokenizer.encode("king").ids
     assert [table.find("king")] == king == [table.find("▁king")] == [table.find(king[0])]
     assert table.find(tokenizer.piece(0)) == 0
-    with pytest.raises(CutawayError, match=r"'美女' is 2 pieces of this vocabulary.*美 女"):
+    with pytest.raises(CutawayError, match=r"'美女' is 2 tokens in this vocabulary .美 女"):
         table.find("美女")
     with pytest.raises(CutawayError, match="not in the vocabulary"):
         table_of(masked).find("猫")
     assert table_of(masked).find("[UNK]") == masked.require_tokenizer().role("unk")
-    with pytest.raises(CutawayError, match=r"id is 8000, expected 0 to 7999"):
+    with pytest.raises(CutawayError, match=r"id 8000 is not in the vocabulary, expected 0 to 7999"):
         table.find(8000)
 
 
@@ -317,7 +318,7 @@ def test_projections_of_tables_and_what_cannot_be_drawn(masked: Loaded) -> None:
 
 
 @pytest.mark.parametrize(("kind", "side"), [(k, s) for k in FAMILIES for s in ("encoder", "decoder")])
-def test_a_word_is_followed_through_every_layer(kind: str, side: str) -> None:
+def test_a_word_is_followed_through_every_layer(kind: str, side: Side) -> None:
     loaded = opened(kind)
     first, second = tiny_run(loaded, [4, 9, 11, 7]), tiny_run(loaded, [9, 11, 5, 8, 6])
     if not hasattr(loaded.model, side):
@@ -379,7 +380,6 @@ def streams_by_hand(run: Run, side: str) -> Tensor:
 def test_a_word_of_several_pieces_is_found_as_often_as_it_is_there(
     translator: Loaded, masked: Loaded
 ) -> None:
-    table = table_of(translator)
     tokenizer = translator.require_tokenizer()
 
     def tokens(text: str) -> Tokens:
@@ -388,22 +388,24 @@ def test_a_word_of_several_pieces_is_found_as_often_as_it_is_there(
 
     text = tokens("美女与野兽，美女和女人")
     assert text.pieces[1:3] == ["美", "女"]
-    assert find_word(text, "美女", table) == (1, 2)
-    second = find_word(text, "美女", table, 2)
+    assert find_word(text, "美女", tokenizer) == (1, 2)
+    second = find_word(text, "美女", tokenizer, 2)
     assert [text.pieces[position] for position in second] == ["美", "女"] and second != (1, 2)
     with pytest.raises(CutawayError, match="occurrence is 3, expected 1 to 2"):
-        find_word(text, "美女", table, 3)
+        find_word(text, "美女", tokenizer, 3)
     with pytest.raises(CutawayError, match=r"'猫' is not in the text.*pieces: .*美 女"):
-        find_word(text, "猫", table)
+        find_word(text, "猫", tokenizer)
     with pytest.raises(CutawayError, match="is not in the text"):
-        find_word(text, "", table)
+        find_word(text, "", tokenizer)
     english = tokens("The king saw a cat.")
-    assert find_word(english, "king", table) == (english.pieces.index("▁king"),)
+    assert find_word(english, "king", tokenizer) == (english.pieces.index("▁king"),)
     rare = tokens("鱻在这里")  # spelled in bytes
-    assert find_word(rare, "鱻", table) == tuple(range(1, len(tokenizer.encode("鱻").ids) + 1))
+    assert find_word(rare, "鱻", tokenizer) == tuple(range(1, len(tokenizer.encode("鱻").ids) + 1))
     folded = run(masked, "She went to the bank.")
     assert folded.source is not None
-    assert find_word(folded.source, "Bank", table_of(masked)) == (folded.source.pieces.index("bank"),)
+    assert find_word(folded.source, "Bank", masked.require_tokenizer()) == (
+        folded.source.pieces.index("bank"),
+    )
 
 
 def test_words_in_context_in_the_bundled_models(translator: Loaded, masked: Loaded) -> None:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from cutaway import CutawayError, find, load
-from cutaway.inspection.layers.memory import firing, memory
+from cutaway.inspection.layers.firing import firing
+from cutaway.inspection.layers.memory import memory
 from cutaway.inspection.runs.run import Run, run
 
 STRUCTURES = [
@@ -35,7 +36,7 @@ def recorded(read: Run, module: nn.Module) -> tuple[Tensor, Tensor]:
     seen: list[tuple[Tensor, Tensor]] = []
     hook = module.register_forward_hook(lambda *called: seen.append((called[1][0], called[-1])))
     with torch.no_grad():
-        read.model(**read.inputs)
+        read.model.hidden(**read.inputs)
     hook.remove()
     return seen[0]
 
@@ -133,7 +134,7 @@ def test_an_encoder_that_words_are_not_read_from(run_of: Callable[..., Run]) -> 
     read = run_of("post-norm pair")
     found = memory(read, 0, 9, side="encoder", top=2)
     assert found.side == "encoder" and found.token is None and found.before == ()
-    assert found.approximate is not None and "cross-attention" in found.approximate
+    assert found.approximate is not None and "cross-attention" in found.approximate.en
     assert all(neuron.promotes == () and neuron.logit is None for neuron in found.neurons)
     _, out = recorded(read, read.model.get_submodule("encoder.layers.0.mlp"))
     assert torch.allclose(found.written, out[0, 9], atol=1e-6)
@@ -141,12 +142,22 @@ def test_an_encoder_that_words_are_not_read_from(run_of: Callable[..., Run]) -> 
         memory(read, 0, 0, side="encoder", token=3)
 
 
+@pytest.mark.parametrize("structure", ["GPT-2", "experts", "pair with experts"])
+def test_listed_neurons_are_followed_over_the_text(run_of: Callable[..., Run], structure: str) -> None:
+    read = run_of(structure)
+    found = memory(read, 1, 2, top=6, words=1)
+    for neuron, activations in zip(found.neurons, found.activations, strict=True):
+        alone = firing(read, 1, neuron.number, expert=neuron.expert)
+        assert torch.allclose(activations, alone.activations.float(), equal_nan=True)
+        assert float(activations[2]) == pytest.approx(neuron.activation)
+
+
 @pytest.mark.parametrize("structure", ["GPT-2", "T5", "BERT"])
 def test_where_a_neuron_fires(run_of: Callable[..., Run], structure: str) -> None:
     read = run_of(structure)
     _, layers = stack_of(read)
     entered, _ = recorded(read, layers[1].get_submodule("mlp.down"))
-    assert torch.allclose(firing(read, 1, 17), entered[0, :, 17], atol=1e-6)
+    assert torch.allclose(firing(read, 1, 17).activations, entered[0, :, 17], atol=1e-6)
 
 
 def test_where_a_neuron_of_an_expert_fires(run_of: Callable[..., Run]) -> None:
@@ -156,7 +167,7 @@ def test_where_a_neuron_of_an_expert_fires(run_of: Callable[..., Run]) -> None:
     entered, _ = recorded(read, network)
     chosen = network.get_submodule("router")(entered[0]).topk(2).indices
     for expert in range(5):
-        found = firing(read, 2, 4, expert=expert)
+        found = firing(read, 2, 4, expert=expert).activations
         for t in range(20):
             if expert in chosen[t]:
                 value = activations(network.get_submodule(f"experts.{expert}"), entered[0, t])[4]
@@ -185,9 +196,18 @@ def test_what_is_not_there_is_refused(
         ask(run_of("experts"))
 
 
-def test_a_model_without_head_is_refused(run_of: Callable[..., Run]) -> None:
-    with pytest.raises(CutawayError, match="no output head"):
-        memory(run_of("no head"), 0, 0)
+def test_neurons_of_a_model_without_head_have_no_words(run_of: Callable[..., Run]) -> None:
+    read = run_of("no head")
+    found = memory(read, 0, 4, top=3, token=None)
+    _, out = recorded(read, read.model.get_submodule("encoder.layers.0.mlp"))
+    down = down_of(read.model.get_submodule("encoder.layers.0.mlp"))
+    assert torch.allclose(found.coefficients[0] @ down.weight.T + down.bias, out[0, 4], atol=1e-4)
+    assert torch.allclose(found.written, out[0, 4], atol=1e-5)
+    assert all(not each.promotes and each.logit is None for each in found.neurons)
+    assert (found.token, found.before, found.after) == (None, (), ())
+    assert found.approximate is not None and "no output head" in found.approximate.en
+    with pytest.raises(CutawayError, match=r"no output head.*leave `token` out"):
+        memory(read, 0, 4, token="天")
 
 
 def test_a_bundled_model() -> None:

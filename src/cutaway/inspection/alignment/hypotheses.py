@@ -15,13 +15,16 @@ from cutaway.decode.parts import Hypothesis
 from cutaway.decode.translate import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import chosen, patterns, place
+from cutaway.inspection.pages.alignment import alignment_page
 from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 Heads = Iterable[tuple[int, int | None]]  # (layer, head); a head of None stands for all heads of that layer
 
 
 @dataclass(frozen=True)
-class Alignment:
+class Alignment(Drawn):
     """A source, and what greedy search and beam search wrote for it, best first.
 
     Each hypothesis has its `cross_attention` (L, H, T, S), fp32 and without unit: row t holds the weights over the
@@ -36,6 +39,9 @@ class Alignment:
     start: Tokens
     greedy: Hypothesis
     hypotheses: tuple[Hypothesis, ...]
+
+    def page(self) -> Page:
+        return alignment_page(self)
 
     def run(self, hypothesis: Hypothesis) -> Run:
         """A forward pass that reads the source and writes this hypothesis: what every other question is asked of.

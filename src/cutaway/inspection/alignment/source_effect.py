@@ -11,12 +11,15 @@ from torch import Tensor
 from cutaway.decode.score import score
 from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import chosen
+from cutaway.inspection.pages.alignment import source_effect_page
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 
 @dataclass(frozen=True)
-class SourceEffect:
+class SourceEffect(Drawn):
     """effect[t, s] = log p(y_t | y_<t, x) - log p(y_t | y_<t, x without s), in nats; above 0 where token s helped.
 
     Both by forced decoding of the run's outcome y. "Without s" hides source token s by the mask that hides padding
@@ -31,6 +34,9 @@ class SourceEffect:
     outcome: Tokens
     log_probs: Tensor  # (T,), nothing hidden
     effect: Tensor  # (T, S)
+
+    def page(self) -> Page:
+        return source_effect_page(self)
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,19 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.arithmetic.blocks import stack_steps
 from cutaway.inspection.arithmetic.output import Settings, head_steps, output_steps
 from cutaway.inspection.arithmetic.record import Operand, Record, Steps
+from cutaway.inspection.arithmetic.sentence import sentence_steps
 from cutaway.inspection.arithmetic.snippet import snippet
+from cutaway.inspection.pages.explanation import explanation_page
 from cutaway.inspection.runs.run import Run
 from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 from cutaway.tap import Edit
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Drawn):
     """One number of one run, and where it comes from.
 
     `result` is `formula` worked out in float64 from `operands`, which are the numbers that this run really had, rounded
@@ -29,7 +34,8 @@ class Explanation:
     2019). A greater difference means that the number was changed, or that the model computes something else than the
     formula says.
 
-    An input, a learned parameter, and a fixed table without a formula have no operands: the way back ends there.
+    An input, a learned parameter, and a fixed table without a formula have neither formula nor operands: the way back
+    ends there, and `note` says what it is.
     """
 
     name: str
@@ -39,7 +45,7 @@ class Explanation:
     result: float
     recorded: float
     tolerance: float
-    note: str = ""
+    note: Both | None = None
     _code: str = field(default="", repr=False)
 
     @property
@@ -64,6 +70,9 @@ class Explanation:
                 "a run with edits has no snippet: an edit is a function, and cannot be written as text"
             )
         return self._code
+
+    def page(self) -> Page:
+        return explanation_page(self, self._code)
 
 
 class Arithmetic:
@@ -112,7 +121,7 @@ class Arithmetic:
         recorded = float(tensor[index])
         code = "" if self._edited else snippet(self._record, self._settings, name, index)
         if name not in self._steps:
-            return Explanation(name, index, self._origin(name), (), recorded, recorded, 0.0, "", code)
+            return Explanation(name, index, "", (), recorded, recorded, 0.0, self._origin(name), code)
         sheet = self._record.sheet()
         formula, result = self._steps[name](sheet, index)
         return Explanation(
@@ -127,12 +136,17 @@ class Arithmetic:
             _code=code,
         )
 
-    def _origin(self, name: str) -> str:
+    def _origin(self, name: str) -> Both:
         if name in self._record.parameters:
-            return "a parameter: learned, and read from the model's file"
+            return Both(
+                "a parameter: learned, and read from the model's file", "参数：训练得到，从模型文件中读入"
+            )
         if name in self._record.tables:
-            return "a fixed table: computed when the model was built, not learned"
-        return "a token's id: what the model was given"
+            return Both(
+                "a fixed table: computed when the model was built, not learned",
+                "固定的表：构建模型时算出，不是训练得到的",
+            )
+        return Both("a token's id: what the model was given", "词块的编号：模型的输入")
 
 
 def explain(run: Run, name: str, index: tuple[int, ...] = ()) -> Explanation:
@@ -145,6 +159,8 @@ def explain(run: Run, name: str, index: tuple[int, ...] = ()) -> Explanation:
       training loss of the run's outcome with label smoothing 0.1 (Szegedy et al. 2016, §7; Vaswani et al. 2017, §5.4);
       `score` (), the outcome's log-probability divided by the length penalty (Wu et al. 2016, §7). `Arithmetic` takes
       other settings, and the hypothesis of a search.
+    * of a model without output head, what `cutaway.embed` makes of its last hidden states: `pooled` (1, D), and
+      `sentence_vector` (1, D) where the model's folder wants vectors of length 1.
     * between taps, where the model has such a value: `….self_attn.q_proj` and `k_proj` before a head's norm, `….mlp.up`
       of a gated network, `….self_residual.sum` before a post-norm, `….self_residual.out_norm`, `embed.sum` before the
       embedding's norm, `head.dense` and `head.norm` of a masked model, `decoder.rotary.cos` and `.sin` (T, E).
@@ -171,7 +187,8 @@ def _all_steps(record: Record, settings: Settings) -> Steps:
         stack = "encoder" if record.target is None else "decoder"
         steps = stack_steps(record, stack, "embed", "ids", None)
         hidden = f"{stack}.normed"
-    return steps | head_steps(record, hidden) | output_steps(record, settings)
+    steps |= head_steps(record, hidden) | output_steps(record, settings)
+    return steps | sentence_steps(record, hidden)
 
 
 def _place(name: str, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, ...]:

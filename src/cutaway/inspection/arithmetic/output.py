@@ -13,6 +13,7 @@ from cutaway.inspection.arithmetic.norm import normalised
 from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps
 from cutaway.inspection.arithmetic.rounding import ACTIVATIONS, Rounded, log_softmax, soft_cap, softmax
 from cutaway.nn.head import Head, MaskedHead
+from cutaway.page.locale import Both
 
 LOGITS = "head.logits"
 
@@ -50,7 +51,7 @@ def head_steps(record: Record, hidden: str) -> Steps:
             value = soft_cap(value, sheet.constant("c", head.softcap, "logit_softcap"))
             formula = f"c · tanh(({formula}) / c)"
         if record.config.tied:
-            sheet.note = "W_u is the embedding matrix"
+            sheet.note = Both("W_u is the embedding matrix", "W_u 就是嵌入矩阵")
         return f"logits[t,v] = {formula}", value
 
     def dense(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
@@ -106,8 +107,8 @@ def output_steps(record: Record, settings: Settings) -> Steps:
         _, t = index
         words = record.config.vocab_size
         log_p = sheet.take("log p", "log_probabilities", 0, t, slice(None))
-        epsilon = sheet.constant("ε", smoothing, "label smoothing")
-        sheet.constant("y", outcome[t], "the token that stands here in truth")
+        epsilon = sheet.constant("ε", smoothing, Both("label smoothing", "标签平滑"))
+        sheet.constant("y", outcome[t], Both("the token that stands here in truth", "这里真正的词块"))
         value = -(log_p[outcome[t]] * (-epsilon + 1)) - log_p.sum() * epsilon / words
         return f"loss[t] = -(1 - ε) · log p[t,y] - ε/{words} · Σ_v log p[t,v]", value
 
@@ -115,9 +116,10 @@ def output_steps(record: Record, settings: Settings) -> Steps:
         losses = sheet.take("loss", "token_loss", 0, slice(None))
         value = losses[torch.tensor(counted)].mean()
         if record.target is None:
-            sheet.note = (
+            sheet.note = Both(
                 "the words are in the model's sight here, unlike in training, where they are hidden; "
-                "a [MASK] is not counted, since its word is not known"
+                "a [MASK] is not counted, since its word is not known",
+                "这里模型看得见这些词，训练时它们是遮住的；[MASK] 处不计入，因为不知道原来是什么词",
             )
         return f"loss = Σ_t loss[t] / {len(counted)}", value
 
@@ -154,12 +156,15 @@ def _score_steps(record: Record, settings: Settings) -> Steps:
         if hypothesis is not None:
             sheet.replace(hypothesis.log_probs)
             numbers = torch.tensor(hypothesis.log_probs, dtype=torch.float64)
-            sheet.note = (
+            sheet.note = Both(
                 "log p are those of the search, which reads earlier tokens from its cache: the same but for rounding "
-                "as in this run. A repetition penalty, where one was set, changes the score and not them"
+                "as in this run. A repetition penalty, where one was set, changes the score and not them",
+                "log p 是搜索时的值，搜索从缓存里读先前的词块：除舍入误差外与这一遍相同。若设了重复惩罚，"
+                "它改变得分，不改变这些值",
             )
-        sheet.constant("n", n, "tokens, the end token too")
-        sheet.constant("α", penalty.alpha, f"length penalty, {penalty.kind}")
+        sheet.constant("n", n, Both("tokens, the end token too", "词块数，包括结束词块"))
+        kind = Both(f"length penalty, {penalty.kind}", f"长度惩罚，{penalty.kind}")
+        sheet.constant("α", penalty.alpha, kind)
         base = (5 + n) / 6 if penalty.kind == "gnmt" else n
         formula = "((5 + n)/6)^α" if penalty.kind == "gnmt" else "n^α"
         total = Rounded(

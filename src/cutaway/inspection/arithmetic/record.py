@@ -12,7 +12,8 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.rounding import Rounded
 from cutaway.inspection.runs.run import Run
 from cutaway.nn.head import Head
-from cutaway.tap import Edit, Trace
+from cutaway.page.locale import Both, Text
+from cutaway.tap import Edit
 
 Index = tuple[int | slice, ...]
 Numbers = tuple[int, ...]  # an index of a single number
@@ -30,7 +31,7 @@ class Operand:
     name: str | None
     index: Index
     values: Tensor  # float64, one dimension for each slice of the index
-    meaning: str = ""
+    meaning: Text = ""
 
     @property
     def parents(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -57,11 +58,7 @@ class Record:
                 "the model is in training mode, where dropout makes every number random; call model.eval() first"
             )
         inputs = run.inputs
-        if isinstance(self.model.head, Head):
-            _, trace = run.forward(["*"], edit)
-        else:
-            with torch.no_grad(), Trace(self.model, ["*"], edit) as trace:
-                self.model.hidden(**inputs)
+        _, trace = (run.forward if isinstance(self.model.head, Head) else run.hidden)(["*"], edit)
         self.taps = {name: calls[0] for name, calls in trace.calls.items()}
         self.inputs = inputs  # ids, or source and target: (1, T)
         self._values: dict[str, Tensor] = {**inputs, **self.taps}
@@ -110,19 +107,19 @@ class Sheet:
     def __init__(self, record: Record):
         self._record = record
         self.operands: list[Operand] = []
-        self.note = ""
+        self.note: Both | None = None
 
-    def take(self, symbol: str, name: str, *index: int | slice, meaning: str = "") -> Rounded:
+    def take(self, symbol: str, name: str, *index: int | slice, meaning: Text = "") -> Rounded:
         """Numbers of this run, exact as they are."""
         values = self._record.need(name)[index].detach().to("cpu", torch.float64)
         self.operands.append(Operand(symbol, name, index, values, meaning))
         return Rounded(values, 0.0, self._record.dtype)
 
-    def whole(self, symbol: str, name: str, *index: int, meaning: str = "") -> int:
+    def whole(self, symbol: str, name: str, *index: int, meaning: Text = "") -> int:
         """A whole number of this run, such as an id."""
         return int(self.take(symbol, name, *index, meaning=meaning).value)
 
-    def constant(self, symbol: str, value: float, meaning: str) -> Rounded:
+    def constant(self, symbol: str, value: float, meaning: Text) -> Rounded:
         """A number of the architecture, which the model rounds to its own type."""
         number = torch.tensor(float(value), dtype=torch.float64)
         self.operands.append(Operand(symbol, None, (), number, meaning))

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from cutaway.inspection.attention.patterns import place
+from cutaway.inspection.pages.attention import head_scores_page
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.sides import Side
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit
 
 
@@ -42,7 +45,7 @@ class Measures:
 
 
 @dataclass(frozen=True)
-class HeadScores:
+class HeadScores(Drawn):
     """`scores` of every head (l, h), and `uniform` (l,): what a head of that layer would measure if it weighed all keys
     that a query sees alike. Short texts raise many scores by themselves; compare with it."""
 
@@ -55,6 +58,9 @@ class HeadScores:
     keys: Tokens
     special_keys: tuple[int, ...]  # places of the control tokens among the keys
     repeated: tuple[int, ...]  # the queries that `induction` is averaged over
+
+    def page(self) -> Page:
+        return head_scores_page(self)
 
 
 def head_scores(
@@ -70,7 +76,7 @@ def head_scores(
     for masked, pattern in zip(where.taps("masked"), where.taps("pattern"), strict=True):
         layer = _Layer(frame, list(where.heads))
         watch[masked], watch[pattern] = layer.see, layer.measure
-    _, trace = run.forward(watch)
+    _, trace = run.hidden(watch)
     found = torch.stack([trace[name] for name in where.taps("pattern")])  # (l, 1 + h, M)
     return HeadScores(
         side,

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.pages.attention import patterns_page
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, stack_of
 from cutaway.nn.attention import Attention
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 Stage = Literal["scores", "scaled", "masked", "pattern"]
 STAGES: tuple[Stage, ...] = ("scores", "scaled", "masked", "pattern")
@@ -39,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Patterns:
+class Patterns(Drawn):
     """One step of attention, softmax(q·k · scale + bias) (Vaswani et al. 2017, §3.2.1), of every head asked for.
 
     `values[i, j, t, s]` is of layer `layers[i]`, head `heads[j]`, query t and key s, without unit. Stage "scores" is
@@ -56,6 +59,9 @@ class Patterns:
     values: Tensor  # (l, h, T, S)
     queries: Tokens
     keys: Tokens
+
+    def page(self) -> Page:
+        return patterns_page(self)
 
     def of(self, layer: int, head: int) -> Tensor:
         """(T, S) of one head. Raises CutawayError when it was not asked for."""
@@ -96,7 +102,7 @@ def patterns(
         raise CutawayError(f"stage is {stage!r}{nearest(stage, STAGES)}, expected one of {', '.join(STAGES)}")
     where = place(run, side, layers, heads)
     taps = where.taps(stage)
-    _, trace = run.forward(dict.fromkeys(taps, only(where.heads)))
+    _, trace = run.hidden(dict.fromkeys(taps, only(where.heads)))
     values = torch.stack([trace[name] for name in taps])
     return Patterns(side, stage, where.layers, where.heads, values, where.queries, where.keys)
 

@@ -10,12 +10,15 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import place
+from cutaway.inspection.pages.attention import rollout_page
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.sides import Side
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 
 @dataclass(frozen=True)
-class Rollout:
+class Rollout(Drawn):
     """R_l = (r·I + (1 - r)·A_l) R_{l-1} with R_0 = I (Abnar & Zuidema 2020, §3).
 
     A_l is the mean pattern of the heads of layer l, and r the share of the residual connection, ½ in the paper.
@@ -30,6 +33,9 @@ class Rollout:
     heads: tuple[int, ...]
     weights: Tensor  # (L, T, T)
     tokens: Tokens
+
+    def page(self) -> Page:
+        return rollout_page(self)
 
 
 def rollout(run: Run, side: Side, *, residual: float = 0.5, heads: Sequence[int] | None = None) -> Rollout:
@@ -47,7 +53,7 @@ def rollout(run: Run, side: Side, *, residual: float = 0.5, heads: Sequence[int]
             "another: expected side 'encoder' or 'decoder'"
         )
     wanted, taps = list(where.heads), where.taps("pattern")
-    _, trace = run.forward(dict.fromkeys(taps, lambda pattern: pattern[0, wanted].mean(dim=0)))
+    _, trace = run.hidden(dict.fromkeys(taps, lambda pattern: pattern[0, wanted].mean(dim=0)))
     identity = torch.eye(len(where.keys), device=trace[taps[0]].device)
     rolled, layers = identity, []
     for name in taps:

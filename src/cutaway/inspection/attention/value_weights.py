@@ -9,14 +9,17 @@ import torch
 from torch import Tensor
 
 from cutaway.inspection.attention.patterns import only, place
+from cutaway.inspection.pages.attention import value_weights_page
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.sides import Side
 from cutaway.nn.attention import Attention
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit
 
 
 @dataclass(frozen=True)
-class ValueWeights:
+class ValueWeights(Drawn):
     """How large each summand of a head's result is, in the units of the residual stream.
 
     `weights[i, j, t, s]` = p(t, s) · `norms[i, j, s]`. The norm is ‖v_s W_O‖ with the head's part of the output matrix,
@@ -33,6 +36,9 @@ class ValueWeights:
     through_output: bool
     queries: Tokens
     keys: Tokens
+
+    def page(self) -> Page:
+        return value_weights_page(self)
 
 
 def value_weights(
@@ -51,7 +57,7 @@ def value_weights(
     for path, module in where.modules:
         watch[f"{path}.v"] = _norms(module, where.heads, through_output)
         watch[f"{path}.pattern"] = only(where.heads)
-    _, trace = run.forward(watch)
+    _, trace = run.hidden(watch)
     norms = torch.stack([trace[name] for name in where.taps("v")])
     weights = torch.stack([trace[name] for name in where.taps("pattern")]) * norms[..., None, :]
     return ValueWeights(

@@ -8,11 +8,15 @@ import torch
 from torch import Tensor
 
 from cutaway.inspection.attribution.frozen_path import FrozenPath, Step, Write, embedded, frozen_path
+from cutaway.inspection.pages.direct_logit import logit_page
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.selection import piece_of, place, token_id
 from cutaway.inspection.runs.stacks import stack_named
 from cutaway.nn.attention import Attention
 from cutaway.nn.moe import MoE
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 from cutaway.tap import Edit
 
 
@@ -29,7 +33,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class LogitAttribution:
+class LogitAttribution(Drawn):
     """logit = Σ over components of w · c, with w the token's row of the output matrix (times the model's logit scale)
     and c what the component wrote at this position, carried to the end by the norms with their scale held at this
     run's value (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", on direct paths).
@@ -58,7 +62,10 @@ class LogitAttribution:
     total: float  # sum of the shares
     difference: float  # logit - total
     frozen: tuple[str, ...]  # norms whose scale, and activations whose gate, is held
-    approximate: str | None  # what makes shares less direct than in a pre-norm model, in a sentence
+    approximate: Both | None  # what makes shares less direct than in a pre-norm model, in a sentence
+
+    def page(self) -> Page:
+        return logit_page(self)
 
 
 def attribute_logit(
@@ -190,15 +197,27 @@ def _written(path: FrozenPath, write: Write) -> tuple[list[_Label], Tensor]:
     return [("feed-forward", name, write.layer, None)], path.trace[f"{name}.out"][0].double()[None]
 
 
-def _reason(run: Run) -> str | None:
+def _reason(run: Run) -> Both | None:
     masked = run.model.config.head == "masked"
-    gate = " and the gate of the head's activation" if masked else ""
+    gate, gate_zh = (
+        (" and the gate of the head's activation", "和输出头激活函数的门控") if masked else ("", "")
+    )
     if run.model.config.norm_order == "post":
-        return (
+        return Both(
             "post-norm: the sum is exact, but the stream is normalised after every sublayer, so a share passes as many "
             f"held scales as follow it{gate and ', ' + gate.removeprefix(' and ')}; the earlier the component, the "
-            "more of its effect runs through what is held"
+            "more of its effect runs through what is held",
+            "post-norm（先相加后归一化）：总和是精确的，但每个子层之后残差流都要归一化，所以一个份额要经过它之后所有"
+            f"被固定的缩放{gate_zh}；组成部分越靠前，它的影响就越多地经过这些被固定的量",
         )
     if run.model.config.norm_order == "sandwich":
-        return "sandwich: what a sublayer writes passes a norm of its own, whose scale is held as well"
-    return f"the sum is exact with the final norm's scale{gate} held" if masked else None
+        return Both(
+            "sandwich: what a sublayer writes passes a norm of its own, whose scale is held as well",
+            "sandwich：子层写入的内容先经过自己的归一化，它的缩放同样被固定",
+        )
+    if not masked:
+        return None
+    return Both(
+        f"the sum is exact with the final norm's scale{gate} held",
+        f"在固定最后一次归一化的缩放{gate_zh}的条件下，总和是精确的",
+    )

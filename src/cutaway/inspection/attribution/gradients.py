@@ -10,16 +10,20 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.pages.input_attribution import input_attribution_page
+from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.selection import piece_of, place, token_id
 from cutaway.inspection.runs.stacks import ReadingStack, output_head, stack_named, stacks
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 from cutaway.tap import Trace
 
 Quantity = Literal["logit", "log_prob"]
 
 
 @dataclass(frozen=True)
-class InputAttribution:
+class InputAttribution(Drawn):
     """A share for every token that the model reads, of the logit or log-probability F of one token at one position.
 
     The input x is the tap `embed`: token vectors as they are scaled, before positions are added. Gradient x input:
@@ -39,13 +43,17 @@ class InputAttribution:
     token_id: int
     token: str  # piece
     value: float  # F(x), logits or nats
+    tokens: dict[str, Tokens]  # by the side that reads them: T each
     shares: dict[str, Tensor]  # by the side that reads the tokens: (T,) fp64 each
     total: float  # sum of all shares
     baseline: str | None  # what the way starts from: "zero", or a piece in the place of every token
     baseline_value: float | None  # F(b); None for gradient x input
     points: int | None  # at which the gradient was taken on the way
     difference: float | None  # F(x) - F(b) - total
-    approximate: str
+    approximate: Both
+
+    def page(self) -> Page:
+        return input_attribution_page(self)
 
 
 def gradient_x_input(
@@ -65,7 +73,10 @@ def gradient_x_input(
         method="gradient x input",
         value=float(values[0]),
         shares=shares,
-        approximate="first order: exact only where the model is linear between 0 and this input",
+        approximate=Both(
+            "first order, exact only where the model is linear between 0 and this input",
+            "一阶近似，只有当模型在 0 与此输入之间是线性的时候才精确",
+        ),
     )
 
 
@@ -131,7 +142,7 @@ class Asked:
         method: Literal["gradient x input", "integrated gradients"],
         value: float,
         shares: dict[str, Tensor],
-        approximate: str,
+        approximate: Both,
         baseline: str | None = None,
         baseline_value: float | None = None,
         points: int | None = None,
@@ -145,6 +156,7 @@ class Asked:
             token_id=self.token,
             token=piece_of(self.run, self.token),
             value=value,
+            tokens={name: side.tokens for name, side in stacks(self.run).items()},
             shares=shares,
             total=total,
             baseline=baseline,

@@ -3,6 +3,7 @@
 # Shapes: T tokens, N points on the way, D width.
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +14,9 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.attribution.gradients import Asked, InputAttribution, Quantity
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.selection import piece_of, token_id
+from cutaway.page.locale import Both
 
+MOST_POINTS = 1200
 _POINTS = 12  # of one piece of the way, which are computed side by side
 _POWER = 6  # each norm multiplies vectors near zero by up to 1/√eps: F turns where alpha is a tiny number
 
@@ -26,7 +29,8 @@ def integrated_gradients(
     quantity: Quantity = "log_prob",
     baseline: int | str | None = None,
     tolerance: float = 0.005,
-    most_points: int = 1200,
+    most_points: int = MOST_POINTS,
+    told: Callable[[int], None] | None = None,
 ) -> InputAttribution:
     """Integrated gradients of one token's logit or log-probability at `position`; defined in `InputAttribution`.
 
@@ -36,7 +40,8 @@ def integrated_gradients(
     of F(x) - F(b), or `most_points` were taken. From zeros α = s⁶ and pieces are cut in s, because norms make F turn
     sharply where vectors are short. Where nothing is added to the token vectors (rotary or no positions) F turns within
     a tiny step from zero, which then decides all shares: a token as baseline says more there, and needs fewer points.
-    `token` is as in `gradient_x_input`. Memory is that of 13 forward and backward passes at a time.
+    `token` is as in `gradient_x_input`; `told` hears how many points were taken so far. Memory is that of 13 forward
+    and backward passes at a time.
     Raises CutawayError as `gradient_x_input` does, for a baseline that is no token, and for a tolerance or a number of
     points that is not positive.
     """
@@ -53,6 +58,8 @@ def integrated_gradients(
     pieces = [way.piece(0.0, 1.0, before, value)]
     points = _POINTS
     while points + 2 * _POINTS <= most_points:
+        if told is not None:
+            told(points)
         if sum(piece.missed for piece in pieces) <= tolerance * abs(value - before):
             break
         worst = heapq.heappop(pieces)
@@ -64,7 +71,12 @@ def integrated_gradients(
             heapq.heappush(pieces, half)
         points += 2 * _POINTS
     shares = {name: torch.stack([piece.shares[name] for piece in pieces]).sum(dim=0) for name in ends}
-    jumps = "; F jumps where a router changes its choice, and a jump is no token's share"
+    jumps = Both("", "")
+    if run.model.config.n_experts:
+        jumps = Both(
+            "; F jumps where a router changes its choice, and a jump is no token's share",
+            "；路由器改变选择时 F 会跳变，跳变的部分不归任何词块",
+        )
     return asked.answer(
         method="integrated gradients",
         value=value,
@@ -72,8 +84,10 @@ def integrated_gradients(
         baseline="zero" if start is None else piece_of(run, start),
         baseline_value=before,
         points=points,
-        approximate=f"the integral is a sum over {points} points; `difference` is what it misses"
-        + (jumps if run.model.config.n_experts else ""),
+        approximate=Both(
+            f"the integral is a sum over {points} points; `difference` is what it misses{jumps.en}",
+            f"积分由 {points} 个点的求和代替，`difference` 是它漏掉的部分{jumps.zh}",
+        ),
     )
 
 

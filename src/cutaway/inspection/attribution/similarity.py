@@ -11,13 +11,17 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.embed import embed
 from cutaway.decode.sentence_settings import Pooling, read_settings
 from cutaway.errors import CutawayError
+from cutaway.inspection.pages.similarity import similarity_page
 from cutaway.inspection.runs.run import Tokens
 from cutaway.models.decoder_only import DecoderOnly
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 from cutaway.tap import Trace
 
 
 @dataclass(frozen=True)
-class SimilarityAttribution:
+class SimilarityAttribution(Drawn):
     """cos(ā, b̄) = Σ_ij s_ij with s_ij = a_i · b_j / (A · B · ‖ā‖ · ‖b̄‖), where a_i and b_j are the last hidden states
     of the tokens and ā, b̄ their means (Reimers and Gurevych 2019, §3: mean pooling).
 
@@ -34,7 +38,10 @@ class SimilarityAttribution:
     cosine: float  # of the mean vectors, computed from them
     difference: float  # cosine - sum of the shares: rounding
     pooling: Pooling  # what the model's own folder pools by
-    approximate: str | None  # why the model's own similarity is another number, where it is
+    approximate: Both | None  # why the model's own similarity is another number, where it is
+
+    def page(self) -> Page:
+        return similarity_page(self)
 
 
 def attribute_similarity(loaded: Loaded, first: str, second: str) -> SimilarityAttribution:
@@ -63,7 +70,10 @@ def attribute_similarity(loaded: Loaded, first: str, second: str) -> SimilarityA
         pooling=own,
         approximate=None
         if own == "mean"
-        else f"this model's folder pools by {own!r}, which no sum over tokens gives; these are shares of mean pooling",
+        else Both(
+            f"this model's folder pools by {own!r}, which no sum over tokens gives; these are shares of mean pooling",
+            f"此模型的文件夹规定按 {own!r} 池化，那不是对词块求和；这里是按平均池化得到的份额",
+        ),
     )
 
 

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from cutaway.inspection.changes.attention_schema import SetAttention, SetPattern
 from cutaway.inspection.changes.edits import Clock, EditList
 from cutaway.inspection.changes.places import Place
-from cutaway.inspection.changes.schema import SetAttention, SetPattern
 from cutaway.nn.attention import soft_cap
 from cutaway.nn.position import Rotary
 from cutaway.tap import Edit

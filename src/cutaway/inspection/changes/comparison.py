@@ -10,15 +10,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from cutaway.decode.sentence_settings import Pooling
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.output import Output, write
 from cutaway.inspection.changes.places import STACKS, Places
-from cutaway.inspection.changes.reading import Changes, read_changes
+from cutaway.inspection.changes.reading import Changes, read_changes, write_change
 from cutaway.inspection.changes.schema import Change
+from cutaway.inspection.pages.changes import comparison_page
 from cutaway.inspection.runs.forced import forced_tokens
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs.sentence import cosine_distance, sentence_settings, sentence_vectors
 from cutaway.inspection.runs.sides import Side
-from cutaway.tap import Edit
+from cutaway.inspection.runs.stacks import output_head, stacks
+from cutaway.nn.head import Head
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.tap import Edit, Trace
 
 _ROWS = 64  # positions whose distributions are compared at a time, in float64
 
@@ -38,10 +45,11 @@ class TokenEdit:
 @dataclass(frozen=True)
 class Departure:
     """How far a stack's residual stream has moved: ‖x' - x‖₂ / ‖x‖₂ (L + 1, T), x' under the changes. Row 0 is what
-    enters the first block, row n what leaves block n - 1."""
+    enters the first block, row n what leaves block n - 1. `tokens` are what the stack reads, T of them."""
 
     side: Side
     relative: Tensor
+    tokens: Tokens
 
     def first(self, tolerance: float = 0.0) -> int | None:
         """The first row where a token's stream has moved by more than `tolerance`; None where none has."""
@@ -50,7 +58,21 @@ class Departure:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class VectorChange:
+    """What becomes of a text's sentence vector, made as `cutaway.embed` makes it (see `SentenceSettings`).
+
+    `distance` is 1 - cos of the angle between `base` and `changed`: 0 where they point the same way, 1 at a right
+    angle, 2 where they are opposed; without unit.
+    """
+
+    pooling: Pooling
+    base: Tensor  # (D,)
+    changed: Tensor  # (D,)
+    distance: float
+
+
+@dataclass(frozen=True)
+class Comparison(Drawn):
     """The effect of `changes` on a run. Logarithms are natural; base and changed passes compute attention the same way,
     so that no difference is one of rounding.
 
@@ -60,6 +82,9 @@ class Comparison:
     Σ_v p_v (log p_v - log q_v) in nats, infinite where a changed model cannot say what the base can. `base` and
     `changed` are what each writes on its own, and `token_edits` lead from one to the other (a longest-match alignment
     of pieces, Python's difflib); None and empty where nothing was to be written.
+
+    A model without output head gives no words. It is asked about no token (T is 0), it writes nothing, and `vector`
+    says how its sentence vector changes, which is None for every other model.
 
     A trained model meets the changes out of distribution: the differences show dependence, not purpose.
     """
@@ -74,10 +99,14 @@ class Comparison:
     base: Output | None
     changed: Output | None
     token_edits: tuple[TokenEdit, ...]
+    vector: VectorChange | None = None
 
     @property
     def difference(self) -> Tensor:
         return self.changed_log_probs - self.base_log_probs
+
+    def page(self) -> Page:
+        return comparison_page(self, [write_change(change) for change in self.changes])
 
 
 def compare(
@@ -92,12 +121,17 @@ def compare(
     """Run once with `changes` (see `making.edits`) and once without.
 
     With `writing` each also writes freely, as `output.write` does with `beam` and `max_new_tokens`; in an
-    encoder-decoder that is a translation of the source, which a run's own outcome need not be.
-    Raises CutawayError for a change that this model cannot be given.
+    encoder-decoder that is a translation of the source, which a run's own outcome need not be. A model without output
+    head is not asked to write.
+    Raises CutawayError for a change that this model cannot be given, such as one of words to a model without words.
     """
     listed = read_changes(changes)
     changing = edits(listed, run, runs)
     borders = _borders(run)
+    if not isinstance(run.model.head, Head):
+        if beam is not None or max_new_tokens is not None:
+            output_head(run)
+        return _vectors_compared(run, listed, changing, borders)
     logits, trace = run.forward(list(borders), dict.fromkeys(changing, _as_it_is))
     watched: dict[str, Edit] = {name: _relative_to(trace[name]) for name in borders}
     changed_logits, changed_trace = run.forward(watched, changing)
@@ -118,15 +152,35 @@ def compare(
         base_log_probs,
         changed_log_probs,
         divergence,
-        tuple(
-            Departure(
-                side, torch.stack([changed_trace[name] for name, here in borders.items() if here == side])
-            )
-            for side in dict.fromkeys(borders.values())
-        ),
+        _departures(run, changed_trace, borders),
         base,
         changed,
         () if base is None or changed is None else token_edits(base.pieces, changed.pieces),
+    )
+
+
+def _vectors_compared(
+    run: Run, changes: tuple[Change, ...], changing: Mapping[str, Edit], borders: Mapping[str, Side]
+) -> Comparison:
+    states, trace = run.hidden(list(borders), dict.fromkeys(changing, _as_it_is))
+    changed_states, changed_trace = run.hidden(
+        {name: _relative_to(trace[name]) for name in borders}, changing
+    )
+    base, changed = sentence_vectors(run.loaded, torch.stack([states, changed_states]))
+    nothing = torch.empty(0, dtype=torch.float64, device=states.device)
+    pooling, distance = sentence_settings(run.loaded).pooling, cosine_distance(base, changed[None])
+    return Comparison(
+        changes,
+        ids=[],
+        pieces=[],
+        base_log_probs=nothing,
+        changed_log_probs=nothing,
+        divergence=nothing,
+        departures=_departures(run, changed_trace, borders),
+        base=None,
+        changed=None,
+        token_edits=(),
+        vector=VectorChange(pooling, base, changed, float(distance)),
     )
 
 
@@ -148,6 +202,18 @@ def _borders(run: Run) -> dict[str, Side]:
             for block in blocks:
                 found[f"{block.path}.resid_post"] = side
     return found
+
+
+def _departures(run: Run, relative: Trace, borders: Mapping[str, Side]) -> tuple[Departure, ...]:
+    """From what `_relative_to` made of each border's stream under the changes."""
+    return tuple(
+        Departure(
+            side,
+            torch.stack([relative[name] for name, here in borders.items() if here == side]),
+            stacks(run)[side].tokens,
+        )
+        for side in dict.fromkeys(borders.values())
+    )
 
 
 def _as_it_is(x: Tensor) -> Tensor:

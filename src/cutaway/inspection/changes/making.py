@@ -12,24 +12,29 @@ from torch import Tensor
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes import residual
 from cutaway.inspection.changes.attention import AttentionChanges
+from cutaway.inspection.changes.attention_schema import (
+    HeadOff,
+    NoScale,
+    SetAttention,
+    SetMask,
+    SetPattern,
+    SetPositions,
+)
+from cutaway.inspection.changes.dropout import drop_out
 from cutaway.inspection.changes.edits import Clock, EditList
 from cutaway.inspection.changes.places import STACKS, Place, Places
 from cutaway.inspection.changes.positions import change_positions
 from cutaway.inspection.changes.reading import Changes, read_changes
 from cutaway.inspection.changes.schema import (
     Change,
-    HeadOff,
     NoNorm,
-    NoScale,
     PatchResidual,
-    SetAttention,
+    SetDropout,
     SetEmbedding,
     SetExperts,
-    SetMask,
     SetNeuron,
     SetOutput,
-    SetPattern,
-    SetPositions,
+    SetTemperature,
     SkipAttention,
     SkipFeedForward,
     SkipLayer,
@@ -57,9 +62,14 @@ def edits(changes: Changes, run: Run, runs: Mapping[str, Run] | None = None) -> 
     if not listed:
         return {}
     making = _Making(run, runs or {})
-    for i, change in enumerate(listed):
+    for i, change in sorted(enumerate(listed), key=lambda each: _stage(each[1])):
         making.add(change, f"changes[{i}] ({change.op})")
     return making.finish()
+
+
+def _stage(change: Change) -> int:
+    """Norms, then dropout make the values that all others change: those two come first wherever they stand."""
+    return 0 if isinstance(change, NoNorm) else 1 if isinstance(change, SetDropout) else 2
 
 
 class _Making:
@@ -125,6 +135,10 @@ class _Making:
                 self._tokens.set_embedding(change, where)
             case SetOutput():
                 self._tokens.set_output(change, where)
+            case SetTemperature():
+                self._tokens.set_temperature(change, where)
+            case SetDropout():
+                drop_out(change, places, self._clocks, edits, where)
 
     @staticmethod
     def _all_of(change: Change) -> str | None:

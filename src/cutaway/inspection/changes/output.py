@@ -12,17 +12,21 @@ from cutaway.decode.translate import Source, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.reading import Changes
+from cutaway.inspection.pages.changes import output_page
 from cutaway.inspection.runs.forced import masked_positions, never_written
 from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs.stacks import output_head
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 from cutaway.tap import Trace
 
 NEW_TOKENS = 20  # of a decoder-only model, unless given
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Drawn):
     """What was written: ids with, for each, its piece as a reader sees it and its log-probability (natural logarithm)
     under the model as it ran, changes included. `score` is what a search ranks it by: their sum, normalised by the
     usual length penalty; of an encoder-only model the plain sum over the gaps."""
@@ -32,6 +36,9 @@ class Output:
     pieces: list[str]
     log_probs: list[float]
     score: float
+
+    def page(self) -> Page:
+        return output_page(self)
 
 
 def write(
@@ -48,8 +55,9 @@ def write(
     most twice the source's tokens and 20, as `Translator` does. A decoder-only model goes on writing after the run's
     text, greedily unless `beam` is given, `max_new_tokens` tokens at most (20 unless given). An encoder-only model puts
     its most probable token in the place of every `[MASK]`, each independently of the others.
-    Raises CutawayError for changes or settings that are out of range.
+    Raises CutawayError for changes or settings that are out of range, and for a model without output head.
     """
+    output_head(run)
     if isinstance(run.model, EncoderDecoder | DecoderOnly):
         return _decoded(run, run.model, changes, runs, beam, max_new_tokens)
     if beam is not None or max_new_tokens is not None:

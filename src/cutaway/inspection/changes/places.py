@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.changes.schema import Token
 from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs.selection import token_id
 from cutaway.inspection.runs.sides import Side, attention_of, attention_path, sides, stack_name, stack_of
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.attention import Attention
@@ -113,24 +114,12 @@ class Places:
             of = "this model's positions" if grows else "the text's tokens"
             raise CutawayError(f"{where}: {name} is {position}, expected 0 to {most - 1} ({of})")
 
-    def id(self, token: Token, where: str, name: str) -> int:
-        """The id of a token that may be given by its piece."""
-        size = self.model.config.vocab_size
-        if isinstance(token, str):
-            tokenizer = self.run.loaded.require_tokenizer()
-            found = tokenizer.id(token)
-            if found is None:
-                bare = token.lstrip("▁Ġ ")
-                near = [each for each in (f"▁{bare}", f"Ġ{bare}", bare) if tokenizer.id(each) is not None]
-                hint = f" (did you mean {near[0]!r}?)" if near else ""
-                raise CutawayError(
-                    f"{where}: {name} is {token!r}{hint}, expected a piece of the vocabulary as it is spelled there, "
-                    "or an id"
-                )
-            return found
-        if not 0 <= token < size:
-            raise CutawayError(f"{where}: {name} is {token}, expected an id from 0 to {size - 1}")
-        return token
+    def id(self, token: Token, side: Side, where: str, name: str) -> int:
+        """`token_id`, with `name`, what the token is in the change, in front of its messages."""
+        try:
+            return token_id(self.run, token, side)
+        except CutawayError as error:
+            raise CutawayError(f"{where}: {name}: {error}") from error
 
     @staticmethod
     def _numbers(given: int | str, count: int, where: str, name: str, of: str) -> list[int]:

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.attention import AttentionChanges, Moved
+from cutaway.inspection.changes.attention_schema import SetPositions
 from cutaway.inspection.changes.edits import Clock, EditList
 from cutaway.inspection.changes.places import Place, Places
-from cutaway.inspection.changes.schema import SetPositions
 from cutaway.inspection.runs.sides import Side
 from cutaway.nn.embedding import Embedding
 from cutaway.tap import Edit

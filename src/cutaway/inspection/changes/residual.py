@@ -26,7 +26,15 @@ def parts(place: Place) -> list[str]:
     return [name for name in _SUBLAYERS if name != "cross" or place.block.cross]
 
 
-def _before(place: Place, part: str) -> str:
+def sublayer(place: Place, part: str) -> tuple[PreNorm, str, str]:
+    """A sublayer's norm, and the full names of what it writes and of the residual stream after it."""
+    residual, module, after = _SUBLAYERS[part]
+    norm = place.block.get_submodule(residual)
+    assert isinstance(norm, PreNorm)
+    return norm, f"{place.path}.{module}.out", f"{place.path}.{after}"
+
+
+def before(place: Place, part: str) -> str:
     """The full name of the residual stream that a sublayer adds to."""
     names = ["resid_pre", *(_SUBLAYERS[each][2] for each in parts(place))]
     return f"{place.path}.{names[parts(place).index(part)]}"
@@ -35,21 +43,19 @@ def _before(place: Place, part: str) -> str:
 def skip(edits: EditList, place: Place, part: str | None) -> None:
     """Let a sublayer, or with None the whole block, pass its input on."""
     last = part or "ffn"
-    before = edits.keep(f"{place.path}.resid_pre" if part is None else _before(place, last))
-    edits.add(f"{place.path}.{_SUBLAYERS[last][2]}", lambda _: before())
+    entering = edits.keep(f"{place.path}.resid_pre" if part is None else before(place, last))
+    edits.add(f"{place.path}.{_SUBLAYERS[last][2]}", lambda _: entering())
 
 
 def no_norm(edits: EditList, place: Place, part: str) -> None:
     """Take a sublayer's norm off: before it, and where it stands after the sublayer, there."""
-    residual, sublayer, after = _SUBLAYERS[part]
-    module = place.block.get_submodule(residual)
-    assert isinstance(module, PreNorm)
-    before = edits.keep(_before(place, part))
-    if not isinstance(module, PostNorm):
-        edits.add(f"{place.path}.{residual}.normed", lambda _: before())
-    if isinstance(module, PostNorm | SandwichNorm):
-        out = edits.keep(f"{place.path}.{sublayer}.out")
-        edits.add(f"{place.path}.{after}", lambda _: before() + out())
+    norm, written, after = sublayer(place, part)
+    entering = edits.keep(before(place, part))
+    if not isinstance(norm, PostNorm):
+        edits.add(f"{place.path}.{_SUBLAYERS[part][0]}.normed", lambda _: entering())
+    if isinstance(norm, PostNorm | SandwichNorm):
+        out = edits.keep(written)
+        edits.add(after, lambda _: entering() + out())
 
 
 def no_final_norm(edits: EditList, place: Place) -> None:

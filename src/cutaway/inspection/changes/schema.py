@@ -5,129 +5,32 @@
 One object is one change; `op` names its kind, the other keys are the fields of the class here. The same list serves
 Python, JSON and the command line (`reading.read_changes`). Order is meaning:
 where two changes meet in the same value, the later one works on what the earlier one left; of two `pos` or two `mask`
-changes of the same layer the later one counts. `"*"` stands for all layers, heads, queries or tokens.
+changes of the same layer the later one counts. `norm`, then `dropout` come first wherever they stand: they make the
+values that the others change. `"*"` stands for all layers, heads, queries or tokens.
 
 `side` is "encoder", "decoder" or "cross" (the decoder's attention to the source); JSON may shorten the first two to
-"enc" and "dec". It may be left out where the model has only
-one stack; `scale` and `pos` mean all sides without it. Positions count the tokens of the encoder's or the decoder's
-input from 0, start tokens included, in a forward pass and in cached decoding alike.
+"enc" and "dec". It may be left out where the model has only one stack; `scale`, `pos` and `dropout` mean all sides
+without it. Positions count the tokens of the encoder's or the decoder's input from 0, start tokens included, in a
+forward pass and in cached decoding alike. A run is one text without padding, so there is no change that shows padding.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from cutaway.inspection.changes.attention_schema import (
+    All,
+    HeadOff,
+    NoScale,
+    SetAttention,
+    SetMask,
+    SetPattern,
+    SetPositions,
+    Sides,
+)
 from cutaway.inspection.runs.sides import Side
 
-Sides = Literal["encoder", "decoder", "cross", "*"]
-All = Literal["*"]
-Token = int | str  # an id, or a piece as the vocabulary spells it
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadOff:
-    """An attention head's output z (T, E) becomes 0, or at every position the mean over the tokens of the unchanged
-    run (mean ablation; Wang et al. 2023, §3.1, average over other texts instead)."""
-
-    op: ClassVar[str] = "head"
-    side: Sides | None = None
-    layer: All | int
-    head: All | int
-    set: Literal["zero", "mean"] = "zero"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetAttention:
-    """Cells of a pattern: query `q` gives key `k` the weight `value`, or all keys the weights of `row`, in their order
-    (keys that it does not reach get 0, and so do a decoder's keys after the query).
-
-    With `renorm` the row sums to 1 again: beside a cell the other weights are scaled by (1 - value) / their sum (where
-    they are all 0 they stay so), a row is divided by its sum.
-    """
-
-    op: ClassVar[str] = "attn"
-    side: Sides | None = None
-    layer: All | int
-    head: All | int
-    q: All | int
-    k: int | None = None
-    value: float | None = None
-    row: tuple[float, ...] | None = None
-    renorm: bool = True
-
-    def __post_init__(self) -> None:
-        if (self.row is None) == (self.k is None) or (self.k is None) != (self.value is None):
-            raise ValueError("expected either k and value (a cell) or row (all keys)")
-        weights = self.row if self.row is not None else (self.value or 0.0,)
-        _check_weights("row" if self.row is not None else "value", weights)
-        if self.renorm and self.value is not None and self.value > 1:
-            raise ValueError(f"value is {self.value}, expected 0 to 1 where the row is renormalised")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetPattern:
-    """A whole pattern. `uniform`: every key that the mask shows weighs the same. `identity`, `previous`: all weight on
-    the token itself, or on the one before it (the first: on itself). `argmax`: all weight on the strongest key.
-    `given`: `rows`, one a query from position 0, each with its keys' weights (missing ones are 0); later queries keep
-    theirs. Rows are used as given, not normalised."""
-
-    op: ClassVar[str] = "pattern"
-    side: Sides | None = None
-    layer: All | int
-    head: All | int
-    kind: Literal["uniform", "identity", "previous", "argmax", "given"]
-    rows: tuple[tuple[float, ...], ...] | None = None
-
-    def __post_init__(self) -> None:
-        if (self.kind == "given") != (self.rows is not None):
-            raise ValueError(f"kind is {self.kind!r}: `rows` belongs to kind 'given', and only there")
-        for i, row in enumerate(self.rows or ()):
-            _check_weights(f"rows[{i}]", row)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoScale:
-    """Scores q·k enter the softmax as they are, without the division by √E (Vaswani et al. 2017, §3.2.1)."""
-
-    op: ClassVar[str] = "scale"
-    side: Sides | None = None
-    layer: All | int = "*"
-    set: Literal["none"] = "none"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetMask:
-    """`open`: a decoder's queries also see the keys after them (in decoding step by step there are none but within the
-    prompt). `closed`: an encoder's queries see no key after them. A sliding window and padding stay."""
-
-    op: ClassVar[str] = "mask"
-    side: Sides | None = None
-    layer: All | int = "*"
-    set: Literal["open", "closed"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetPositions:
-    """What the model is told about positions: nothing, all positions `by` further on, or (`shuffle`) a permutation
-    drawn with `seed` of the run's positions; those that decoding adds keep theirs.
-
-    Added vectors are replaced (none: 0). Rotary queries and keys are rotated by other angles (none: those of position
-    0). Relative and ALiBi bias is left out or taken at the permuted positions; a shift is no change to them.
-    """
-
-    op: ClassVar[str] = "pos"
-    side: Sides | None = None
-    set: Literal["none", "shift", "shuffle"]
-    by: int | None = None
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        for kind, name, value in (("shift", "by", self.by), ("shuffle", "seed", self.seed)):
-            if (self.set == kind) != (value is not None):
-                raise ValueError(f"set is {self.set!r}: `{name}` belongs to set {kind!r}, and only there")
-        if (self.by or 0) < 0 or (self.seed or 0) < 0:
-            raise ValueError(f"by is {self.by} and seed {self.seed}, expected 0 or more")
+Token = int | str  # an id, or a text that is one token: see `text.named_token.find_token`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,19 +171,50 @@ class SetOutput:
             raise ValueError("force needs a position `at`")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SetDropout:
+    """Dropout as in training (Vaswani et al. 2017, §5.4), on: of what every sublayer writes, and of the vectors that
+    enter the first block, each value is 0 with probability `rate`, else divided by 1 - rate. `rate` is the model's own
+    unless given.
+
+    Which values are 0 depends on `seed`, the place in the model and the token's position alone, so that a forward
+    pass, cached decoding and all hypotheses of a beam meet the same ones; training draws others.
+    """
+
+    op: ClassVar[str] = "dropout"
+    side: Sides | None = None
+    seed: int
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}, expected 0 or more")
+        if self.rate is not None and not 0 < self.rate < 1:
+            raise ValueError(f"rate is {self.rate}, expected a share between 0 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTemperature:
+    """Every logit is divided by `value` before the softmax: above 1 the distribution is flatter, below 1 sharper. It
+    counts in log-probabilities, sampling and beam search alike, and a temperature of sampling comes on top of it; the
+    most probable token stays the same."""
+
+    op: ClassVar[str] = "temperature"
+    value: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.value < math.inf:
+            raise ValueError(f"value is {self.value}, expected a finite number above 0")
+
+
 Change = (
     HeadOff | SetAttention | SetPattern | NoScale | SetMask | SetPositions | SkipLayer | SkipAttention
-    | SkipFeedForward | SetNeuron | SetExperts | PatchResidual | SetEmbedding | NoNorm | SetOutput
+    | SkipFeedForward | SetNeuron | SetExperts | PatchResidual | SetEmbedding | NoNorm | SetOutput | SetDropout
+    | SetTemperature
 )  # fmt: skip
 
 KINDS: tuple[type[Change], ...] = (
     HeadOff, SetAttention, SetPattern, NoScale, SetMask, SetPositions, SkipLayer, SkipAttention, SkipFeedForward,
-    SetNeuron, SetExperts, PatchResidual, SetEmbedding, NoNorm, SetOutput,
+    SetNeuron, SetExperts, PatchResidual, SetEmbedding, NoNorm, SetOutput, SetDropout, SetTemperature,
 )  # fmt: skip
 OPS: dict[str, type[Change]] = {kind.op: kind for kind in KINDS}
-
-
-def _check_weights(name: str, weights: Sequence[float]) -> None:
-    for weight in weights:
-        if not 0 <= weight < math.inf:
-            raise ValueError(f"{name} has the weight {weight}, expected a finite number of 0 or more")

@@ -12,20 +12,29 @@ from torch import Tensor, nn
 
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.changes.places import Place, Places
-from cutaway.inspection.runs.forced import Forced, forced_tokens, log_probs_of
+from cutaway.inspection.pages.changes import sweep_page
+from cutaway.inspection.runs.forced import forced_tokens, log_probs_of
 from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs.sentence import cosine_distance, sentence_vectors
 from cutaway.inspection.runs.sides import SIDES, Side
+from cutaway.inspection.runs.stacks import output_head
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.embedding import token_positions
+from cutaway.nn.head import Head
 from cutaway.nn.stack import Stack
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit, Trace
 
 _TOKENS = 8192  # of all rows that are computed at once
 
 
+Unit = Literal["nats", "1 - cosine"]
+
+
 @dataclass(frozen=True)
 class HeadEffect:
-    """`effect`: by how many nats the log-probability of the run's output falls without this head."""
+    """`effect`: what the output loses without this head, in the unit of its `HeadSweep`."""
 
     side: Side
     layer: int
@@ -34,10 +43,14 @@ class HeadEffect:
 
 
 @dataclass(frozen=True)
-class HeadSweep:
+class HeadSweep(Drawn):
     """`effects` holds for each side a grid (L, H): Σ_t log p(y_t) - log p(y_t | head off), in nats, y the run's output
     in forced decoding (see `forced.Forced`); `base` is Σ_t log p(y_t). Negative: the output grows more probable without
     the head. `ranking` lists all heads, the strongest fall first.
+
+    The output of a model without output head is the text's sentence vector v, made as `cutaway.embed` makes it. There
+    `unit` is "1 - cosine", an effect is 1 - cos(v, v without the head) (see `sentence.cosine_distance`), and `base` is
+    0, the distance of v from itself.
 
     Michel et al. 2019, §3.2 rank heads so, by BLEU. A trained model meets a missing head out of distribution, and heads
     stand in for one another: an effect shows dependence on this one head alone, not its purpose.
@@ -47,6 +60,10 @@ class HeadSweep:
     set: Literal["zero", "mean"]
     effects: dict[Side, Tensor]
     ranking: tuple[HeadEffect, ...]
+    unit: Unit = "nats"
+
+    def page(self) -> Page:
+        return sweep_page(self)
 
 
 def sweep(
@@ -72,12 +89,12 @@ def sweep(
     blocks = [place for side in chosen for place in places.places(side, "*", (side,), "sweep")]
     with torch.no_grad():
         rest = _Rest(run, blocks, set)
-        base = float(rest.base.sum())
+        output = (_words if isinstance(run.model.head, Head) else _vector)(run, rest.base)
         grids: dict[Side, list[Tensor]] = {side: [] for side in chosen}
         for done, place in enumerate(blocks, start=1):
             heads = list(range(run.model.config.n_heads))
-            rows = [rest.without(place, some) for some in rest.batches(heads)]
-            grids[place.side].append(base - torch.cat(rows))
+            rows = [output.lost(rest.without(place, some)) for some in rest.batches(heads)]
+            grids[place.side].append(torch.cat(rows))
             if observe is not None:
                 observe(done, len(blocks))
     effects: dict[Side, Tensor] = {side: torch.stack(grid) for side, grid in grids.items()}
@@ -87,7 +104,36 @@ def sweep(
         for layer, row in enumerate(grid.tolist())
         for head, effect in enumerate(row)
     ]
-    return HeadSweep(base, set, effects, tuple(sorted(listed, key=lambda each: -each.effect)))
+    ranking = tuple(sorted(listed, key=lambda each: -each.effect))
+    return HeadSweep(output.base, set, effects, ranking, output.unit)
+
+
+@dataclass(frozen=True)
+class _Output:
+    """What a run's output is judged by."""
+
+    unit: Unit
+    base: float
+    lost: Callable[[Tensor], Tensor]  # the last hidden states (R, T, D) of changed runs -> (R,) fp64
+
+
+def _words(run: Run, base: Tensor) -> _Output:
+    """base (1, T, D): the last hidden states of the unchanged run."""
+    forced = forced_tokens(run, output_head(run)(base)[0])
+
+    def total(states: Tensor) -> Tensor:
+        return log_probs_of(run.model, states, forced).double().sum(dim=1)
+
+    whole = total(base)
+    return _Output("nats", float(whole), lambda states: whole - total(states))
+
+
+def _vector(run: Run, base: Tensor) -> _Output:
+    """base (1, T, D) as in `_words`."""
+    (vector,) = sentence_vectors(run.loaded, base)
+    return _Output(
+        "1 - cosine", 0.0, lambda states: cosine_distance(vector, sentence_vectors(run.loaded, states))
+    )
 
 
 def _chosen(places: Places, sides: Iterable[Side] | None) -> list[Side]:
@@ -107,16 +153,13 @@ class _Rest:
         self._run, self._model = run, run.model
         self._borders = {f"{place.path}.resid_pre" for place in blocks}
         watch: dict[str, Edit] = dict.fromkeys(self._borders, _as_it_is)
-        watch |= dict.fromkeys((f"{place.path.partition('.')[0]}.normed" for place in blocks), _as_it_is)
         if isinstance(self._model, EncoderDecoder):
-            watch |= dict.fromkeys(("encoder.normed", "decoder.normed", _FIRST_OF_DECODER), _as_it_is)
+            watch |= dict.fromkeys(("encoder.normed", _FIRST_OF_DECODER), _as_it_is)
         if set == "mean":
             watch |= {f"{place.attention_path}.z": _mean_over_tokens for place in blocks}
         self._mean = set == "mean"
-        logits, self._trace = run.forward(watch)
-        self._forced: Forced = forced_tokens(run, logits)
-        stack = "encoder" if run.target is None else "decoder"
-        self.base = log_probs_of(self._model, self._trace[f"{stack}.normed"], self._forced)[0].double()
+        states, self._trace = run.hidden(watch)
+        self.base = states[None]  # (1, T, D)
 
     def batches(self, heads: list[int]) -> Iterator[list[int]]:
         """The heads in groups whose rows fit into one batch."""
@@ -126,7 +169,7 @@ class _Rest:
             yield heads[first : first + size]
 
     def without(self, place: Place, heads: list[int]) -> Tensor:
-        """(R,) log-probability of the output without each of the heads of a block."""
+        """(R, T, D): the last hidden states without each of the heads of a block."""
         name = f"{place.attention_path}.z"
 
         def off(z: Tensor) -> Tensor:
@@ -136,11 +179,10 @@ class _Rest:
             return changed
 
         with Trace(self._model, edit={name: off}):
-            hidden = self._hidden(place, len(heads))
-        return log_probs_of(self._model, hidden, self._forced).double().sum(dim=1)
+            return self._hidden(place, len(heads))
 
     def _hidden(self, place: Place, rows: int) -> Tensor:
-        """(R, T, D): the stack's result, from the block's stored input on."""
+        """(R, T, D): the last stack's result, from the block's stored input on."""
         x = self._rows(f"{place.path}.resid_pre", rows)
         rest = stack_from(place.stack, place.layer)
         if place.side == "encoder":

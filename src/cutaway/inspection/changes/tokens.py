@@ -15,14 +15,18 @@ from cutaway.inspection.changes.schema import (
     SetExperts,
     SetNeuron,
     SetOutput,
+    SetTemperature,
 )
 from cutaway.inspection.runs.forced import never_written
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.sides import Side
 from cutaway.models.encoder_only import EncoderOnly
+from cutaway.nn.head import Head
 from cutaway.nn.mlp import MLP
 from cutaway.nn.moe import MoE
 from cutaway.tap import Edit
+
+_LOGITS = "head.logits"
 
 
 class TokenChanges:
@@ -138,7 +142,7 @@ class TokenChanges:
         table, scale = embedding.tokens.weight, embedding.scale
 
         def id_of(token: int | str, name: str) -> int:
-            return self._places.id(token, where, name)
+            return self._places.id(token, side, where, name)
 
         if change.id is not None:
             new = id_of(change.id, "id")
@@ -150,18 +154,29 @@ class TokenChanges:
         self._at_token(f"{path}.embed", side, change.token, edit)
 
     def set_output(self, change: SetOutput, where: str) -> None:
+        self._check_head(where)
         side: Side = "encoder" if isinstance(self._places.model, EncoderOnly) else "decoder"
         self._places.check_position(_number(change.at), side, where, "at")
         if change.force is None:
-            edit = residual.without([self._places.id(token, where, "ban") for token in change.ban])
+            edit = residual.without([self._places.id(token, side, where, "ban") for token in change.ban])
         else:
-            id = self._places.id(change.force, where, "force")
+            id = self._places.id(change.force, side, where, "force")
             if side == "decoder" and id in never_written(self._places.run):
                 raise CutawayError(
                     f"{where}: force is {change.force!r}, a control token that decoding never writes"
                 )
             edit = residual.only(id)
-        self._at_token("head.logits", side, change.at, edit)
+        self._at_token(_LOGITS, side, change.at, edit)
+
+    def set_temperature(self, change: SetTemperature, where: str) -> None:
+        self._check_head(where)
+        self._edits.add(_LOGITS, lambda logits: logits / change.value)
+
+    def _check_head(self, where: str) -> None:
+        if not isinstance(self._places.model.head, Head):
+            raise CutawayError(
+                f"{where}: this model has no output head: it gives vectors and not words, so it has no logits to change"
+            )
 
     def _at_token(self, tap: str, side: Side, token: int | str, edit: Edit) -> None:
         self._edits.add(tap, residual.at_token(self._clocks[side], token, edit))

@@ -9,6 +9,9 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.geometry.vectors import Neighbour, VectorTable, nearest_rows, nearness
+from cutaway.inspection.pages.geometry import analogy_page
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Plane:
 
 
 @dataclass(frozen=True)
-class Analogy:
+class Analogy(Drawn):
     """a - b + c and the rows of the table nearest to it by the cosine, in the full space, every row compared.
 
     target = â - b̂ + ĉ with x̂ = x / ‖x‖ where `normalised` (3CosAdd: Mikolov et al. 2013, "Linguistic Regularities in
@@ -71,6 +74,9 @@ class Analogy:
     inputs: tuple[Ranked, Ranked, Ranked]  # a, b, c
     expected: Ranked | None
     plane: Plane
+
+    def page(self) -> Page:
+        return analogy_page(self)
 
 
 def analogy(

@@ -15,13 +15,18 @@ from cutaway.inspection.geometry.vectors import (
     Measure,
     Neighbour,
     TableName,
-    VectorTable,
     nearest_rows,
     table_of,
 )
+from cutaway.inspection.pages.context_drift import context_drift_page
 from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs.selection import tokenizer_of
+from cutaway.inspection.runs.sides import Side
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.stack import Stack
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class WordPath:
     positions: tuple[int, ...]  # of its pieces in the text
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
+    text: tuple[str, ...]  # T: the pieces of the whole text
     vectors: Tensor  # (P, D) fp32, the residual stream
     static_cosines: Tensor  # (P,) fp64: with the first stage, its static embedding
     static_distances: Tensor  # (P,) fp64: ‖vector - static embedding‖
@@ -40,7 +46,7 @@ class WordPath:
 
 
 @dataclass(frozen=True)
-class ContextDrift:
+class ContextDrift(Drawn):
     """One word in two sentences, stage by stage.
 
     The stages are taps: the static embedding (`embed`: the token's row times the model's embedding scale, the same in
@@ -66,13 +72,16 @@ class ContextDrift:
     measure: Measure
     projection: Projection
 
+    def page(self) -> Page:
+        return context_drift_page(self)
+
 
 def context_drift(
     first: Run,
     second: Run,
     word: str | tuple[Sequence[int], Sequence[int]],
     *,
-    side: str | None = None,
+    side: Side | None = None,
     occurrences: tuple[int, int] = (1, 1),
     top: int = 5,
     table: TableName = "embedding",
@@ -90,9 +99,11 @@ def context_drift(
             "the two runs are of different models: vectors of one model mean nothing in another's space"
         )
     model = first.model
-    sides = {
-        name: part for name in ("encoder", "decoder") if isinstance(part := getattr(model, name, None), Stack)
-    }
+    names: tuple[Side, ...] = ("encoder", "decoder")
+    sides: dict[Side, Stack] = {}
+    for name in names:
+        if isinstance(part := getattr(model, name, None), Stack):
+            sides[name] = part
     where = next(iter(sides)) if side is None else side
     if where not in sides:
         raise CutawayError(
@@ -101,7 +112,7 @@ def context_drift(
     vectors = table_of(first.loaded, table)
     if isinstance(word, str):
         places = [
-            find_word(_tokens(run, where), word, vectors, occurrence)
+            find_word(_tokens(run, where), word, tokenizer_of(run, where), occurrence)
             for run, occurrence in zip((first, second), occurrences, strict=True)
         ]
     else:
@@ -137,14 +148,12 @@ def context_drift(
     )
 
 
-def find_word(tokens: Tokens, word: str, table: VectorTable, occurrence: int = 1) -> tuple[int, ...]:
+def find_word(tokens: Tokens, word: str, tokenizer: Tokenizer, occurrence: int = 1) -> tuple[int, ...]:
     """The positions of the pieces that spell `word`, the first, second, … time that it occurs.
 
     The fewest pieces side by side whose text is the word (or what the tokenizer makes of it, where it folds case),
     control tokens never among them. Raises CutawayError where it does not occur, naming the pieces of the text.
     """
-    tokenizer = table.tokenizer
-    assert tokenizer is not None, "a run has one"
     wanted = {word.strip(), tokenizer.decode(tokenizer.encode_ids([word])[0]).strip()} - {""}
     silent = [tokenizer.is_silent(id) for id in tokens.ids]
 
@@ -216,6 +225,7 @@ def _path(
         positions=tuple(positions),
         ids=tuple(tokens.ids[position] for position in positions),
         pieces=tuple(tokens.pieces[position] for position in positions),
+        text=tuple(tokens.pieces),
         vectors=vectors,
         static_cosines=cosine_similarity(exact, exact[:1], dim=-1),
         static_distances=(exact - exact[0]).norm(dim=-1),

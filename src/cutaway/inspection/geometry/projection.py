@@ -3,13 +3,16 @@
 # Shapes: N points, D width, R drawn dimensions.
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.geometry.vectors import VectorTable
+from cutaway.inspection.pages.projection import projection_page
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 _ROWS = 8192  # of the points in one step
 _ALL = 3000  # points up to which trustworthiness is averaged over all of them
@@ -17,7 +20,7 @@ _SAMPLE = 1000  # of more points, so many, evenly spaced in the order given
 
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(Drawn):
     """A linear projection onto the R directions in which the points vary most: principal component analysis.
 
     With X the N points and μ their mean, X - μ = U Σ Vᵀ (singular values); `axes` are the first R rows of Vᵀ, each
@@ -38,6 +41,10 @@ class Projection:
     trustworthiness: float | None
     k: int
     trust_points: int
+    labels: tuple[str, ...] = ()  # of the N points, where they have names
+
+    def page(self) -> Page:
+        return projection_page(self)
 
     @property
     def total_kept(self) -> float:
@@ -102,8 +109,11 @@ def project_table(
     Raises CutawayError for a piece that the table does not have, and as `pca` does.
     """
     if pieces is None:
-        return pca(table.vectors, dims=dims, k=k)
-    return pca(table.rows([table.find(piece) for piece in pieces]), dims=dims, k=k)
+        drawn, ids = pca(table.vectors, dims=dims, k=k), range(len(table.vectors))
+    else:
+        ids = [table.find(piece) for piece in pieces]
+        drawn = pca(table.rows(ids), dims=dims, k=k)
+    return replace(drawn, labels=tuple(map(table.label, ids)))
 
 
 def trustworthiness(points: Tensor, drawn: Tensor, k: int, chosen: Sequence[int]) -> float:

@@ -12,13 +12,17 @@ from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.errors import CutawayError, brief, nearest
+from cutaway.inspection.pages.geometry import neighbours_page
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.text.named_token import find_token, piece_label
 from cutaway.text.tokenizer import Tokenizer
 
 TableName = Literal["embedding", "unembedding"]
 Measure = Literal["cosine", "dot", "euclid"]
-Point = str | int | Tensor  # a piece, an id, or a vector (D,)
+Point = str | int | Tensor  # a word or piece, an id, or a vector (D,)
 
 _VALUES_AT_ONCE = 1 << 22  # of a table in float64: 32 MiB
 
@@ -35,48 +39,13 @@ class VectorTable:
 
     def label(self, id: int) -> str:
         """The piece of an id as a reader sees it; ⟨id⟩ for a row that has none."""
-        if self.tokenizer is not None and id < self.tokenizer.vocab_size:
-            try:
-                return self.tokenizer.readable(id)
-            except CutawayError:  # a hole in the vocabulary
-                return f"⟨{id}⟩"
-        return f"⟨{id}⟩"
+        return piece_label(id, self.tokenizer)
 
     def find(self, point: str | int) -> int:
-        """The id of a piece, or the id itself if the table has it.
-
-        A text is first taken as a word: what the tokenizer makes of it, if that is one piece. Otherwise it is looked
-        up as the vocabulary spells pieces, then as a reader sees them (`▁cat`).
-        Raises CutawayError for an id out of range, and for a text that is no single piece, naming its pieces.
-        """
-        if isinstance(point, int):
-            if not 0 <= point < len(self.vectors):
-                raise CutawayError(
-                    f"id is {point}, expected 0 to {len(self.vectors) - 1}: a row of the {self.name} table"
-                )
-            return point
-        if self.tokenizer is None:
-            raise CutawayError(
-                f"there is no tokenizer to find {point!r} with: give an id, 0 to {len(self.vectors) - 1}"
-            )
-        ids = self.tokenizer.encode_ids([point])[0]
-        unknown = self.tokenizer.role("unk")
-        if len(ids) == 1 and ids[0] != unknown:
-            return ids[0]
-        exact = self.tokenizer.id(point)
-        if exact is not None:
-            return exact
-        shown = [self.label(id) for id in range(self.tokenizer.vocab_size)]
-        if point in shown:
-            return shown.index(point)
-        if unknown in ids or not ids:
-            raise CutawayError(
-                f"{point!r} is not in the vocabulary{nearest(point, shown)}; expected a piece or an id"
-            )
-        pieces = " ".join(self.label(id) for id in ids)
-        raise CutawayError(
-            f"{point!r} is {len(ids)} pieces of this vocabulary, expected one: give one of {pieces}"
-        )
+        """The id of a token, given as `text.named_token.find_token` takes it; in the one embedding of a pair, a word of
+        the source or of the target. Raises CutawayError for a token that the table does not have."""
+        sides = [] if self.tokenizer is None else list(dict.fromkeys((self.tokenizer, self.tokenizer.target)))
+        return find_token(point, len(self.vectors), sides)
 
     def rows(self, ids: Sequence[int]) -> Tensor:
         """The vectors (N, D) fp64 of some ids, on the CPU."""
@@ -99,7 +68,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Neighbours(Drawn):
     """The rows e of a table nearest to a query q, best first, in the full space of D dimensions; every row of the
     table was compared (control tokens too), in float64.
 
@@ -114,6 +83,9 @@ class Neighbours:
     piece: str  # of the query; empty where a vector was given
     compared: int  # rows of the table, the query's own included
     items: tuple[Neighbour, ...]
+
+    def page(self) -> Page:
+        return neighbours_page(self)
 
 
 def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
@@ -134,7 +106,10 @@ def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
         raise CutawayError(
             f"{loaded.path} has no output head, so there is no unembedding table: use embedding"
         )
-    return VectorTable(name, output, loaded.tokenizer, output is tokens.weight)
+    tokenizer = (
+        None if loaded.tokenizer is None else loaded.tokenizer.target
+    )  # what is written is the target's
+    return VectorTable(name, output, tokenizer, output is tokens.weight)
 
 
 def neighbours(table: VectorTable, point: Point, *, top: int = 10, measure: Measure = "cosine") -> Neighbours:

@@ -9,13 +9,18 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
+from cutaway.inspection.pages.lens import lens_page
+from cutaway.inspection.runs.forced import forced_tokens
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.selection import at_least_one, layer_number, piece_of, word_ids
 from cutaway.inspection.runs.stacks import output_head, stack_named
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 
 
 @dataclass(frozen=True)
-class Lens:
+class Lens(Drawn):
     """log softmax(head(norm(x))) of the residual stream x after each number of blocks, at each token
     (nostalgebraist 2020, "interpreting GPT: the logit lens").
 
@@ -28,7 +33,7 @@ class Lens:
 
     side: str  # the stack that is read: "decoder", or "encoder" of an encoder-only model
     tokens: Tokens  # what that stack reads, T of them
-    outcome: Tokens  # what stands, or is written, at each position; see `Run`
+    outcome: Tokens  # what stands, or is written, at each position; in a gap what the model puts there
     layers: tuple[int, ...]  # blocks passed, one number a row
     ids: Tensor  # (N, T, K) int64, best first
     log_probs: Tensor  # (N, T, K) fp32
@@ -38,7 +43,10 @@ class Lens:
     pinned: Tokens  # P tokens that were asked for
     pinned_log_probs: Tensor  # (N, T, P) fp32
     pinned_ranks: Tensor  # (N, T, P) int64
-    approximate: str | None  # the reason, in a sentence; None: exact as defined above
+    approximate: Both | None  # the reason, in a sentence; None: exact as defined above
+
+    def page(self) -> Page:
+        return lens_page(self)
 
 
 def lens(
@@ -66,8 +74,9 @@ def lens(
     wanted = range(depth + 1) if layers is None else layers
     rows = tuple(layer_number(depth + 1, layer, "the lens") for layer in wanted)
     names = {row: _tap(side.name, row) for row in rows}
-    _, trace = run.forward(list(dict.fromkeys(names.values())))
-    targets = torch.tensor([*run.outcome.ids])
+    final, trace = run.forward(list(dict.fromkeys(names.values())))
+    forced = forced_tokens(run, final)
+    targets = torch.tensor(forced.ids)
     ids, log_probs, outcomes, outcome_ranks, pins, pin_ranks = [], [], [], [], [], []
     for row in rows:
         with torch.no_grad():
@@ -87,7 +96,7 @@ def lens(
     return Lens(
         side=side.name,
         tokens=side.tokens,
-        outcome=run.outcome,
+        outcome=Tokens(forced.ids, [piece_of(run, id) for id in forced.ids]),
         layers=rows,
         ids=found,
         log_probs=torch.stack(log_probs),
@@ -114,12 +123,16 @@ def _ranks(logits: Tensor, ids: Tensor) -> Tensor:
     return ranks
 
 
-def _reason(run: Run) -> str | None:
+def _reason(run: Run) -> Both | None:
     config = run.model.config
     if config.norm_order != "post":
         return None
-    final = "a final norm follows the last block only" if config.has_final_norm else "there is no final norm"
-    return (
-        f"post-norm: each block has normalised its own result already and {final}, so an earlier row is read without "
-        "the norms of the blocks left out, which would change it even if those blocks wrote nothing"
+    final = Both("there is no final norm", "没有末尾的归一化")
+    if config.has_final_norm:
+        final = Both("a final norm follows the last block only", "末尾的归一化只跟在最后一块之后")
+    return Both(
+        f"post-norm: each block has normalised its own result already and {final.en}, so an earlier row is read "
+        "without the norms of the blocks left out, which would change it even if those blocks wrote nothing",
+        f"后置归一化：每一块已经把自己的结果归一化了，而且{final.zh}，所以读较早的层时，少了后面各块的归一化；"
+        "即使那些块什么也不写，它们的归一化也会改变结果",
     )

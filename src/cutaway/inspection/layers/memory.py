@@ -10,10 +10,15 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.attribution.frozen_path import FrozenPath, frozen_path
-from cutaway.inspection.layers.network import activation_of, fired
+from cutaway.inspection.layers.network import fired
+from cutaway.inspection.pages.feed_forward import memory_page
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.selection import at_least_one, layer_number, piece_of, place, token_id
-from cutaway.inspection.runs.stacks import output_head, stack_named
+from cutaway.inspection.runs.stacks import stack_named
+from cutaway.nn.head import Head
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Neuron:
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Drawn):
     """What the feed-forward network of one layer looks up at one token: out = Σ_n m_n · v_n + bias, with m the
     activations and v_n the columns of `down` (Geva et al. 2021, "Transformer Feed-Forward Layers Are Key-Value
     Memories", §2; gated networks: m = activation(gate) · up).
@@ -58,10 +63,12 @@ class Memory:
     layer: int
     position: int
     piece: str  # that the stack reads there
+    pieces: tuple[str, ...]  # T: that it reads everywhere
     experts: tuple[int, ...]  # chosen ones, best first; () for a plain network
     coefficients: Tensor  # (A, F): of every neuron
     strengths: Tensor  # (A, F)
     neurons: tuple[Neuron, ...]  # the N of greatest strength, greatest first
+    activations: Tensor  # (N, T) fp32: of these at every token, NaN where their expert was not at work
     listed: Tensor  # (D,): what these neurons write together
     written: Tensor  # (D,): what the whole network writes, the tap `out`
     token_id: int | None  # whose logit `Neuron.logit` is about
@@ -70,7 +77,10 @@ class Memory:
         Word, ...
     ]  # log-probabilities: the stream before the network, by the model's own norm and head
     after: tuple[Word, ...]  # likewise after the block
-    approximate: str | None  # what to keep in mind about the words, in a sentence
+    approximate: Both | None  # what to keep in mind about the words, in a sentence
+
+    def page(self) -> Page:
+        return memory_page(self)
 
 
 def memory(
@@ -87,10 +97,10 @@ def memory(
 
     `token` (an id, a piece, or a text of one token) is whose logit their effect is told of; None: the most probable one
     at this position. `side` is "encoder" or "decoder"; None: the one that becomes words. What the encoder of an
-    encoder-decoder writes is not read by the output matrix: its neurons have no words and no logit, and `approximate`
-    says so.
-    Raises CutawayError for a layer, position, side or token that is not there, for a `token` where there are no words,
-    and for a model without output head.
+    encoder-decoder writes is not read by the output matrix, and a model without output head has none: such neurons have
+    no words and no logit, and `approximate` says so.
+    Raises CutawayError for a layer, position, side or token that is not there, and for a `token` where there are no
+    words.
     """
     at_least_one(top=top, words=words)
     chosen_side = stack_named(run, side)
@@ -99,7 +109,7 @@ def memory(
     number = layer_number(len(chosen_side.stack.layers), layer, f"the {chosen_side.name}")
     chosen = None if token is None else token_id(run, token)
     if wordless is not None and chosen is not None:
-        raise CutawayError(f"token is {token!r}, but {wordless}; leave `token` out")
+        raise CutawayError(f"token is {token!r}, but {wordless.en}; leave `token` out")
     state = fired(run, chosen_side, number, where)
     strongest = state.strengths.flatten().topk(min(top, state.strengths.numel())).indices.tolist()
     width = state.strengths.shape[1]
@@ -134,10 +144,12 @@ def memory(
         layer=number,
         position=where,
         piece=chosen_side.tokens.pieces[where],
+        pieces=tuple(chosen_side.tokens.pieces),
         experts=state.experts,
         coefficients=state.coefficients,
         strengths=state.strengths,
         neurons=neurons,
+        activations=torch.stack([state.over_text(a, n, len(chosen_side.tokens)) for a, n in cells]),
         listed=coefficients @ values.to(coefficients.dtype),
         written=state.written,
         token_id=chosen,
@@ -146,19 +158,6 @@ def memory(
         after=after,
         approximate=wordless or _reason(run),
     )
-
-
-def firing(
-    run: Run, layer: int, neuron: int, *, expert: int | None = None, side: str | None = None
-) -> Tensor:
-    """(T,): the activation of one neuron at every token of the text, the tap `hidden`; NaN at tokens that its expert
-    was not given.
-
-    Raises CutawayError for a layer or neuron that is not there, an expert in a layer without, and none in one with.
-    """
-    found = stack_named(run, side)
-    number = layer_number(len(found.stack.layers), layer, f"the {found.name}")
-    return activation_of(run, found, number, neuron, expert)
 
 
 @dataclass(frozen=True)
@@ -208,21 +207,33 @@ def _around(run: Run, path: FrozenPath, layer: int, words: int) -> tuple[tuple[W
     return found[0], found[1]
 
 
-def _wordless(run: Run, side: str) -> str | None:
-    """Why what a side writes cannot be read as words; None where it can. CutawayError for a model without head."""
+def _wordless(run: Run, side: str) -> Both | None:
+    """Why what a side writes cannot be read as words; None where it can."""
     if side != stack_named(run, None).name:
-        return (
-            "the encoder's stream is read by cross-attention and not by the output matrix: there are no words"
+        return Both(
+            "the encoder's stream is read by cross-attention and not by the output matrix: there are no words",
+            "编码器的残差流由交叉注意力读取，而不是由输出矩阵读取，因此没有对应的词",
         )
-    output_head(run)
+    if not isinstance(run.model.head, Head):
+        return Both(
+            "this model has no output head: it gives vectors and not words, so its neurons stand for no words",
+            "这个模型没有输出头：它给出向量而不是词，所以神经元没有对应的词",
+        )
     return None
 
 
-def _reason(run: Run) -> str | None:
+def _reason(run: Run) -> Both | None:
     masked = run.model.config.head == "masked"
     if run.model.config.norm_order == "post":
-        return (
+        return Both(
             "post-norm: the stream passes a norm after every later sublayer"
-            f"{', and the gate of the masked head' if masked else ''}; all are held at their values in this run"
+            f"{', and the gate of the masked head' if masked else ''}; all are held at their values in this run",
+            f"后置归一化：残差流在后面每个子层之后都要经过一次归一化{'，还要经过掩码输出头的变换' if masked else ''}；"
+            "这里都固定为它们在这次运行中的值",
         )
-    return "the gate of the masked head is held at its value in this run" if masked else None
+    if masked:
+        return Both(
+            "the gate of the masked head is held at its value in this run",
+            "掩码输出头的变换固定为它在这次运行中的值",
+        )
+    return None

@@ -22,29 +22,48 @@ class Firing:
     experts: tuple[int, ...]  # () for a plain network
     pre: Tensor  # (A, F): before the activation function
     hidden: Tensor  # (A, F): after it, and after the gated product
+    tokens: tuple[Tensor, ...]  # A of (N,) int64: the places of the tokens that each network was given
+    over_tokens: tuple[Tensor, ...]  # A of (N, F): `hidden` at each of these
     coefficients: Tensor  # (A, F): hidden times the expert's weight
     strengths: Tensor  # (A, F): |coefficient| times the length of the value vector
     written: Tensor  # (D,): what they write together
+
+    def over_text(self, network: int, neuron: int, length: int) -> Tensor:
+        """(T,) fp32: `hidden` of one neuron at all `length` tokens of the text, NaN where its network did not
+        work."""
+        found = torch.full((length,), torch.nan)
+        found[self.tokens[network].cpu()] = self.over_tokens[network][:, neuron].float().cpu()
+        return found
 
 
 def fired(run: Run, side: ReadingStack, layer: int, position: int) -> Firing:
     """What the neurons of a layer did at a position; from one forward pass."""
     part, path = side.block(layer).mlp, f"{side.name}.layers.{layer}.mlp"
     if isinstance(part, MLP):
-        _, trace = run.forward(
-            dict.fromkeys((f"{path}.pre", f"{path}.hidden", f"{path}.out"), lambda x: x[0, position].clone())
+        _, trace = run.hidden(
+            {
+                f"{path}.pre": lambda x: x[0, position].clone(),
+                f"{path}.hidden": lambda x: x[0],
+                f"{path}.out": lambda x: x[0, position].clone(),
+            }
         )
-        pre, hidden = trace[f"{path}.pre"][None], trace[f"{path}.hidden"][None]
+        over_tokens = (trace[f"{path}.hidden"],)
+        tokens = (torch.arange(len(over_tokens[0])),)
+        pre, hidden = trace[f"{path}.pre"][None], over_tokens[0][position][None]
         networks, experts, coefficients = (part,), (), hidden
     else:
         assert isinstance(part, MoE)
         names = [f"{path}.{name}" for name in ("expert_index", "expert_weight", "out")]
         names += [f"{path}.experts.*.{name}" for name in ("pre", "hidden")]
-        _, trace = run.forward(names)
+        _, trace = run.hidden(names)
         chosen = trace[f"{path}.expert_index"][0]  # (T, A)
         experts = tuple(chosen[position].tolist())
         networks = tuple(_network(part, expert) for expert in experts)
-        rows = [_row(chosen, expert, position) for expert in experts]
+        tokens = tuple((chosen == expert).any(dim=1).nonzero().flatten() for expert in experts)
+        over_tokens = tuple(trace[f"{path}.experts.{expert}.hidden"][0] for expert in experts)
+        rows = [
+            int((given < position).sum()) for given in tokens
+        ]  # an expert's tokens come in the text's order
         pre, hidden = (
             torch.stack(
                 [trace[f"{path}.experts.{e}.{name}"][0, row] for e, row in zip(experts, rows, strict=True)]
@@ -57,11 +76,21 @@ def fired(run: Run, side: ReadingStack, layer: int, position: int) -> Firing:
         [network.down.weight.detach().float().norm(dim=0) for network in networks]
     )  # (A, F)
     written = trace[f"{path}.out"] if isinstance(part, MLP) else trace[f"{path}.out"][0, position]
-    return Firing(networks, experts, pre, hidden, coefficients, coefficients.abs() * lengths, written)
+    return Firing(
+        networks=networks,
+        experts=experts,
+        pre=pre,
+        hidden=hidden,
+        tokens=tokens,
+        over_tokens=over_tokens,
+        coefficients=coefficients,
+        strengths=coefficients.abs() * lengths,
+        written=written,
+    )
 
 
 def activation_of(run: Run, side: ReadingStack, layer: int, neuron: int, expert: int | None) -> Tensor:
-    """(T,): `hidden` of one neuron at every token, NaN where its expert was not at work. See `memory.firing`."""
+    """(T,): `hidden` of one neuron at every token, NaN where its expert was not at work. See `layers.firing`."""
     part, path = side.block(layer).mlp, f"{side.name}.layers.{layer}.mlp"
     if isinstance(part, MLP):
         if expert is not None:
@@ -69,7 +98,7 @@ def activation_of(run: Run, side: ReadingStack, layer: int, neuron: int, expert:
                 f"expert is {expert}, but layer {layer} has one plain network; leave `expert` out"
             )
         _check(part, neuron, f"the network of layer {layer}")
-        _, trace = run.forward({f"{path}.hidden": lambda x: x[0, :, neuron].clone()})
+        _, trace = run.hidden({f"{path}.hidden": lambda x: x[0, :, neuron].clone()})
         return trace[f"{path}.hidden"]
     assert isinstance(part, MoE)
     last = len(part.experts) - 1
@@ -80,7 +109,7 @@ def activation_of(run: Run, side: ReadingStack, layer: int, neuron: int, expert:
     _check(_network(part, expert), neuron, f"expert {expert} of layer {layer}")
     index = f"{path}.expert_index"
     hidden = f"{path}.experts.{expert}.hidden"
-    _, trace = run.forward(
+    _, trace = run.hidden(
         {index: lambda x: x[0], f"{path}.experts.*.hidden": lambda x: x[0, :, neuron].clone()}
     )
     given = (trace[index] == expert).any(dim=1)  # (T,)
@@ -88,11 +117,6 @@ def activation_of(run: Run, side: ReadingStack, layer: int, neuron: int, expert:
     if given.any():
         found[given] = trace[hidden].float()
     return found
-
-
-def _row(chosen: Tensor, expert: int, position: int) -> int:
-    """An expert's tokens come in the order of the text: how many of them before the position chose it."""
-    return int((chosen[:position] == expert).any(dim=1).sum())
 
 
 def _network(part: MoE, expert: int) -> MLP:

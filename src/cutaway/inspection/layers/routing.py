@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
+from cutaway.inspection.pages.routing import layer_routing_page, routing_page
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.stacks import ReadingStack, stacks
 from cutaway.nn.moe import MoE
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 
 @dataclass(frozen=True)
-class LayerRouting:
+class LayerRouting(Drawn):
     """The routing of one layer.
 
     `probabilities` is the softmax of the router's scores over all experts; the A greatest are chosen, and count with
@@ -41,9 +44,12 @@ class LayerRouting:
     entropy: float  # nats, of the load: -Σ f_i · ln f_i
     evenness: float  # the entropy as a share of its maximum ln X; 1: even; also 1 for a single expert
 
+    def page(self) -> Page:
+        return layer_routing_page(self)
+
 
 @dataclass(frozen=True)
-class Routing:
+class Routing(Drawn):
     """The routing of every layer that has experts, and the layers that have a plain network instead."""
 
     n_experts: int
@@ -51,6 +57,9 @@ class Routing:
     renormalised: bool  # whether the weights of the chosen ones are scaled to sum to 1
     layers: tuple[LayerRouting, ...]  # encoder first, then by layer
     dense: tuple[str, ...]  # names of the layers without experts: "decoder.layers.1"
+
+    def page(self) -> Page:
+        return routing_page(self)
 
 
 def routing(run: Run) -> Routing:
@@ -71,7 +80,7 @@ def routing(run: Run) -> Routing:
         for side, layer in mixed
         for name in ("router", "expert_index", "expert_weight")
     ]
-    _, trace = run.forward(dict.fromkeys(watch, lambda x: x[0]))
+    _, trace = run.hidden(dict.fromkeys(watch, lambda x: x[0]))
     layers = []
     for side, layer in mixed:
         taps = (trace[f"{_path(side, layer)}.mlp.{n}"] for n in ("router", "expert_index", "expert_weight"))

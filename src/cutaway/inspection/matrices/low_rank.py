@@ -3,7 +3,7 @@
 # Shapes: T positions, V vocabulary, M rows, N columns, R rank kept, E head width.
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,8 +12,14 @@ from torch import Tensor, nn
 from cutaway.checkpoint.parameters import aliases
 from cutaway.errors import CutawayError
 from cutaway.inspection.matrices.matrix import Matrix, parameter_matrix, w_ov, w_qk
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.pages.low_rank import low_rank_page, low_ranks_page
+from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs.selection import piece_of
+from cutaway.inspection.runs.stacks import output_head, stack_named
 from cutaway.models.build import Model
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 from cutaway.tap import Edit
 
 
@@ -24,10 +30,12 @@ class ChangedArgmax:
     position: int
     before: int  # ids
     after: int
+    before_piece: str
+    after_piece: str
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRank(Drawn):
     """One run with a matrix M replaced by M_r = Σ_{i ≤ r} σᵢ uᵢ vᵢᵀ, the nearest of rank r (Eckart & Young 1936).
 
     matrix_error: ‖M - M_r‖_F / ‖M‖_F. kl (T,): Σ_v p ln(p / p_r) in nats at each position, p the output's
@@ -42,25 +50,51 @@ class LowRank:
     """
 
     matrix: str
+    title: Both  # of the matrix, as a reader reads it
     rank: int
+    full_rank: int  # the number of singular values
     matrix_error: float
     kl: Tensor  # (T,) fp64, nats
     changed: tuple[ChangedArgmax, ...]
+    tokens: Tokens  # (T,) that the positions read
 
     @property
     def mean_kl(self) -> float:
         return float(self.kl.mean())
 
+    def page(self) -> Page:
+        return low_rank_page(self)
 
-def low_rank(run: Run, matrix: Matrix, ranks: Sequence[int]) -> tuple[LowRank, ...]:
+
+@dataclass(frozen=True)
+class LowRanks(Drawn):
+    """One matrix at several ranks, in the order that they were asked for."""
+
+    results: tuple[LowRank, ...]
+
+    def __iter__(self) -> Iterator[LowRank]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def page(self) -> Page:
+        return low_ranks_page(self.results)
+
+
+def low_rank(run: Run, matrix: Matrix, ranks: Sequence[int]) -> LowRanks:
     """Run once with each rank, of a matrix of the run's own model; see `LowRank`.
 
     The model itself is never touched, not even during the call: a second set of modules that shares its parameters
     has the changed one, so that other threads may go on using the model.
-    Raises CutawayError for a rank below 0 or beyond the number of singular values, or a matrix of another model.
+    Raises CutawayError for a model without output head, no rank at all, a rank below 0 or beyond the number of singular
+    values, or a matrix of another model.
     """
+    output_head(run)
     _check_own(run.model, matrix)
     u, sigma, v = matrix.svd()
+    if not ranks:
+        raise CutawayError(f"no rank is given: expected numbers from 0 to {len(sigma)}")
     for rank in ranks:
         if not 0 <= rank <= len(sigma):
             raise CutawayError(
@@ -80,17 +114,20 @@ def low_rank(run: Run, matrix: Matrix, ranks: Sequence[int]) -> tuple[LowRank, .
         results.append(
             LowRank(
                 matrix=matrix.name,
+                title=matrix.title,
                 rank=rank,
+                full_rank=len(sigma),
                 matrix_error=(float(sigma[rank:].square().sum()) / total) ** 0.5 if total else 0.0,
                 kl=(base.exp() * (base - changed)).sum(dim=-1).cpu(),
                 changed=tuple(
-                    ChangedArgmax(position, old, new)
+                    ChangedArgmax(position, old, new, piece_of(run, old), piece_of(run, new))
                     for position, (old, new) in enumerate(zip(before, after, strict=True))
                     if old != new
                 ),
+                tokens=stack_named(run, None).tokens,
             )
         )
-    return tuple(results)
+    return LowRanks(tuple(results))
 
 
 def _check_own(model: Model, matrix: Matrix) -> None:

@@ -14,6 +14,7 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, stack_name, stack_of
 from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
+from cutaway.page.locale import Both
 
 Kind = Literal["parameter", "W_QK", "W_OV"]
 Space = Literal["residual", "vocabulary", "heads", "neurons", "experts", "positions", "segments", "distances"]
@@ -38,18 +39,25 @@ class Matrix:
 
     name: str  # a parameter's full name; for a head, that of its attention and its number
     kind: Kind
-    formula: str
+    formula: Both
     left: Tensor  # (M, N); of a product (M, E)
     right: Tensor | None  # (N, E) of a product
     rows: Space
     columns: Space
-    caveats: tuple[str, ...]  # what else takes part in the model where this matrix works
+    caveats: tuple[Both, ...]  # what else takes part in the model where this matrix works
     attention: str | None = None  # full name of a head's attention, and the head
     head: int | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.left.shape[0], (self.left.shape[1] if self.right is None else self.right.shape[0])
+
+    @property
+    def title(self) -> Both:
+        """The name, as a reader of either language reads it."""
+        if self.attention is None:
+            return Both(self.name, self.name)
+        return Both(self.name, f"{self.attention} 第 {self.head} 头的 {self.kind}")
 
     def dense(self) -> Tensor:
         """All entries (M, N)."""
@@ -94,12 +102,14 @@ def parameter_matrix(model: Model, name: str) -> Matrix:
     return Matrix(
         name=name,
         kind="parameter",
-        formula="y = x · M (+ bias)" if linear else "y = row of M",
+        formula=Both("y = x · M (+ bias)", "y = x · M（+ 偏置）")
+        if linear
+        else Both("y = row of M", "y = M 的一行"),
         left=exact.T if linear else exact,
         right=None,
         rows=rows,
         columns=columns,
-        caveats=(f"the same tensor is {others}",) if others else (),
+        caveats=(Both(f"the same tensor is {others}", f"同一个张量也是 {others}"),) if others else (),
     )
 
 
@@ -118,27 +128,61 @@ def w_qk(model: Model, side: Side, layer: int, head: int) -> Matrix:
     caveats = list(_reading(model.config))
     if attention.q_proj.bias is not None:
         caveats.append(
-            "the score has further terms by the biases of queries and keys, each with one token or none"
+            Both(
+                "the score has further terms by the biases of queries and keys, each with one token or none",
+                "查询与键的偏置使得分还有别的项，每一项只涉及一个词块或不涉及词块",
+            )
         )
     if attention.q_norm is not None:
-        caveats.append("approximate: a norm stands between each projection and the product, and is not in it")
+        caveats.append(
+            Both(
+                "approximate: a norm stands between each projection and the product, and is not in it",
+                "近似：每个投影与乘积之间还有一次归一化，这里没有计入",
+            )
+        )
     if model.config.position == "rotary" and side != "cross":
         caveats.append(
-            "queries and keys are rotated by position: exact for a token and itself, at distance d a rotation R(d) "
-            "stands between W_Q and W_Kᵀ"
+            Both(
+                "queries and keys are rotated by position: exact for a token and itself, at distance d a rotation "
+                "R(d) stands between W_Q and W_Kᵀ",
+                "查询与键按位置旋转：词块与自身之间是精确的，距离为 d 时 W_Q 与 W_Kᵀ 之间还有旋转 R(d)",
+            )
         )
     if model.config.position in ("relative", "alibi") and side != "cross":
-        caveats.append("a bias that depends on the distance is added to the score")
+        caveats.append(
+            Both(
+                "a bias that depends on the distance is added to the score",
+                "得分上还要加一个随距离而变的偏置",
+            )
+        )
     if attention.softcap is not None:
-        caveats.append(f"the scaled score is then capped softly at ±{attention.softcap:g}")
+        cap = f"±{attention.softcap:g}"
+        caveats.append(
+            Both(
+                f"the scaled score is then capped softly at {cap}",
+                f"缩放后的得分随后被平滑地限制在 {cap} 以内",
+            )
+        )
     if attention.groups > 1:
-        caveats.append(f"the keys are shared by the {attention.groups} heads of group {group}")
+        caveats.append(
+            Both(
+                f"the keys are shared by the {attention.groups} heads of group {group}",
+                f"键由第 {group} 组的 {attention.groups} 个头共用",
+            )
+        )
     if side == "cross":
-        caveats.append("the query is a token of the decoder's stream, the key one of the encoder's result")
+        caveats.append(
+            Both(
+                "the query is a token of the decoder's stream, the key one of the encoder's result",
+                "查询来自解码器的残差流，键来自编码器的输出",
+            )
+        )
     return Matrix(
         name=f"W_QK of {name}, head {head}",
         kind="W_QK",
-        formula="score = x_q · M · x_kᵀ, M = scale · W_Q · W_Kᵀ",
+        formula=Both(
+            "score = x_q · M · x_kᵀ, M = scale · W_Q · W_Kᵀ", "得分 = x_q · M · x_kᵀ，M = 缩放 · W_Q · W_Kᵀ"
+        ),
         left=left,
         right=right,
         rows="residual",
@@ -159,21 +203,46 @@ def w_ov(model: Model, side: Side, layer: int, head: int) -> Matrix:
     group, width = head // attention.groups, attention.d_head
     caveats = list(_reading(model.config))
     if attention.v_proj.bias is not None:
-        caveats.append("the value's bias adds the same vector b_V · W_O whatever token is looked at")
+        caveats.append(
+            Both(
+                "the value's bias adds the same vector b_V · W_O whatever token is looked at",
+                "无论看向哪个词块，值的偏置都加上同一个向量 b_V · W_O",
+            )
+        )
     if attention.o_proj.bias is not None:
-        caveats.append("the output's bias belongs to no head")
+        caveats.append(Both("the output's bias belongs to no head", "输出的偏置不属于任何一个头"))
     if model.config.norm_order == "sandwich":
-        caveats.append("approximate: what all heads write together is normalised before it is added")
+        caveats.append(
+            Both(
+                "approximate: what all heads write together is normalised before it is added",
+                "近似：所有头写入的总和先归一化，再加到残差流上",
+            )
+        )
     if model.config.norm_order == "post":
-        caveats.append("approximate: the stream is normalised after this is added to it")
+        caveats.append(
+            Both(
+                "approximate: the stream is normalised after this is added to it",
+                "近似：加上它之后，残差流还要归一化",
+            )
+        )
     if attention.groups > 1:
-        caveats.append(f"the values are shared by the {attention.groups} heads of group {group}")
+        caveats.append(
+            Both(
+                f"the values are shared by the {attention.groups} heads of group {group}",
+                f"值由第 {group} 组的 {attention.groups} 个头共用",
+            )
+        )
     if side == "cross":
-        caveats.append("it reads the encoder's result and writes into the decoder's stream")
+        caveats.append(
+            Both(
+                "it reads the encoder's result and writes into the decoder's stream",
+                "它读编码器的输出，写入解码器的残差流",
+            )
+        )
     return Matrix(
         name=f"W_OV of {name}, head {head}",
         kind="W_OV",
-        formula="written = Σ pattern · x · M, M = W_V · W_O",
+        formula=Both("written = Σ pattern · x · M, M = W_V · W_O", "写入 = Σ 权重 · x · M，M = W_V · W_O"),
         left=_columns(attention.v_proj, group, width),
         right=attention.o_proj.weight.detach()[:, head * width : (head + 1) * width].cpu().double(),
         rows="residual",
@@ -184,11 +253,16 @@ def w_ov(model: Model, side: Side, layer: int, head: int) -> Matrix:
     )
 
 
-def _reading(config: ModelConfig) -> tuple[str, ...]:
+def _reading(config: ModelConfig) -> tuple[Both, ...]:
     """What stands between the residual stream and a projection that reads it."""
     if config.norm_order == "post":
         return ()
-    return ("x is the normalised stream (`normed`), with the norm's own weight and bias already in it",)
+    return (
+        Both(
+            "x is the normalised stream (`normed`), with the norm's own weight and bias already in it",
+            "x 是归一化之后的残差流（`normed`），归一化自己的权重和偏置已在其中",
+        ),
+    )
 
 
 def _columns(projection: nn.Linear, head: int, width: int) -> Tensor:

@@ -12,11 +12,15 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.errors import CutawayError
 from cutaway.inspection.geometry.vectors import Neighbour, TableName, nearest_rows, table_of
 from cutaway.inspection.matrices.matrix import Matrix
+from cutaway.inspection.pages.matrices import direction_page, spectrum_page
 from cutaway.nn.head import Head
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class Spectrum(Drawn):
     """The singular values σ₁ ≥ σ₂ ≥ … of a matrix M, and numbers made of them; all without unit.
 
     effective_rank: exp(-Σ p ln p), p = σ / Σσ: 1 where one direction does all, R where all are equal (Roy & Vetterli
@@ -30,7 +34,8 @@ class Spectrum:
     """
 
     name: str
-    formula: str
+    title: Both  # the name, as a reader reads it
+    formula: Both
     shape: tuple[int, int]
     singular_values: Tensor  # (R,) fp64
     frobenius: float
@@ -38,7 +43,10 @@ class Spectrum:
     stable_rank: float
     condition: float
     symmetric_share: float | None
-    caveats: tuple[str, ...]
+    caveats: tuple[Both, ...]
+
+    def page(self) -> Page:
+        return spectrum_page(self)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Direction:
+class Direction(Drawn):
     """One singular triple of M = Σ σ u vᵀ: what points along u on the side of the rows is sent to v, σ times as long.
 
     `energy` is σ² / Σσ². What a side reads from the residual stream is read as tokens through the embedding, what it
@@ -70,6 +78,9 @@ class Direction:
     rows: Reading | None
     columns: Reading | None
 
+    def page(self) -> Page:
+        return direction_page(self)
+
 
 def spectrum(matrix: Matrix) -> Spectrum:
     """The singular values of a matrix and what they add up to; see `Spectrum`."""
@@ -80,6 +91,7 @@ def spectrum(matrix: Matrix) -> Spectrum:
     zero = first * max(matrix.shape) * torch.finfo(torch.float64).eps
     return Spectrum(
         name=matrix.name,
+        title=matrix.title,
         formula=matrix.formula,
         shape=matrix.shape,
         singular_values=sigma,

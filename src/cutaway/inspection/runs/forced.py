@@ -10,9 +10,7 @@ from torch import Tensor
 from cutaway.decode.parts import unwanted_ids
 from cutaway.inspection.runs.run import Run
 from cutaway.models.build import Model
-from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_only import EncoderOnly
-from cutaway.text.vocabulary import ROLES
 
 _ROWS = 256  # positions whose logits are held at a time
 
@@ -50,9 +48,8 @@ def masked_positions(run: Run) -> list[int]:
 
 
 def never_written(run: Run) -> list[int]:
-    """Ids that decoding never chooses, as in `decode.translate` and `decode.complete`."""
-    roles = [role for role in ROLES if role != "eos"] if isinstance(run.model, DecoderOnly) else None
-    return unwanted_ids(run.loaded, run.loaded.require_tokenizer(), roles)
+    """`decode.parts.unwanted_ids` of a run."""
+    return unwanted_ids(run.loaded, run.loaded.require_tokenizer())
 
 
 def log_probs_of(model: Model, hidden: Tensor, forced: Forced) -> Tensor:

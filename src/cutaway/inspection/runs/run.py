@@ -13,9 +13,11 @@ from cutaway.decode.languages import Language
 from cutaway.decode.parts import tokenizer_for
 from cutaway.decode.translate import Translator
 from cutaway.errors import CutawayError
+from cutaway.inspection.runs.sentence import sentence_ids
 from cutaway.models.build import Model
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.nn.head import Head
 from cutaway.tap import Edit, Trace
 
 
@@ -36,7 +38,8 @@ class Run:
 
     `source` is what an encoder reads (None for a decoder-only model), `target` what a decoder reads, its start token
     first (None for an encoder-only model). `outcome` are the tokens that the decoder's positions stand before: the
-    target moved by one, with the last token that was written; for an encoder-only model it is the source itself.
+    target moved by one, with the last token that was written. For an encoder-only model it is the source itself, and
+    for a decoder-only model without output head the target itself: it gives vectors, and no next token is predicted.
     """
 
     loaded: Loaded
@@ -64,10 +67,27 @@ class Run:
     def forward(
         self, watch: Iterable[str] | Mapping[str, Edit] = (), edit: Mapping[str, Edit] | None = None
     ) -> tuple[Tensor, Trace]:
-        """logits (T, V) of every position, without gradients, and the trace of what was watched."""
+        """logits (T, V) of every position, without gradients, and the trace of what was watched.
+
+        A model without output head scores no words: what is watched in it comes with logits (T, 0). Raises CutawayError
+        where nothing is watched, so that nothing but its logits was asked for.
+        """
+        if watch and not isinstance(self.model.head, Head):
+            states, trace = self.hidden(watch, edit)
+            return states[:, :0], trace
         with torch.no_grad(), Trace(self.model, watch, edit) as trace:
             logits = self.model(**self.inputs)
         return logits[0], trace
+
+    def hidden(
+        self, watch: Iterable[str] | Mapping[str, Edit] = (), edit: Mapping[str, Edit] | None = None
+    ) -> tuple[Tensor, Trace]:
+        """The last hidden states (T, D), without gradients, and the trace of what was watched: the residual stream at
+        the end of the decoder, or of the only stack, after the final norm where there is one. The output head does not
+        run, whose taps are then not there to be watched or edited."""
+        with torch.no_grad(), Trace(self.model, watch, edit) as trace:
+            states = self.model.hidden(**self.inputs)
+        return states[0], trace
 
 
 def run(
@@ -83,40 +103,53 @@ def run(
 
     An encoder-decoder reads `text` as its source and writes beside it `target`, or where that is None its own
     translation by a search of width `beam`. A decoder-only model reads the text, and where `max_new_tokens` is given
-    what it goes on to write greedily. An encoder-only model reads the text between its control tokens, `[MASK]`
-    where a word is hidden.
+    what it goes on to write greedily; after a text of one token it writes at least one, so that there is a prediction.
+    An encoder-only model reads the text between its control tokens, `[MASK]` where a word is hidden. A model without
+    output head reads what `cutaway.embed` reads of the text, and is never cut.
     Raises CutawayError for a text that is empty, too long, or not of this model's kind.
     """
-    tokenizer = tokenizer_for(loaded, loaded.config.family)
     if isinstance(loaded.model, EncoderDecoder):
-        translator = Translator(loaded)
-        source = translator.prepare(text, to=to)
-        if not source.ids:
-            raise CutawayError("the text is empty: there is nothing to look into")
-        if target is None:
-            written = translator.translate([text], to=to, beam=beam)[0].best.ids
-        else:
-            written = [*tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
-        start = translator.start(source)
-        whole = [*start, *written]
-        return Run(
-            loaded,
-            Tokens(source.ids, source.pieces),
-            _tokens(loaded, whole[:-1]),
-            _tokens(loaded, whole[1:]),
-        )
+        return _translated(loaded, text, target, to, beam)
     if target is not None or to is not None:
         raise CutawayError(f"a {loaded.config.family} model has no target text: leave `target` and `to` out")
-    if isinstance(loaded.model, DecoderOnly):
-        prompt = prepare_prompt(loaded, text)
-        ids = list(prompt.ids)
+    if not isinstance(loaded.model.head, Head):
         if max_new_tokens:
-            ids += continue_text(loaded, [text], max_new_tokens=max_new_tokens)[0].best.ids
-        if len(ids) < 2:
             raise CutawayError(
-                "the text has a single token: give it two or more, so that one can be predicted"
+                f"{loaded.path}: this model has no output head, so it writes nothing: leave `max_new_tokens` out"
             )
+        tokens = _tokens(loaded, sentence_ids(loaded, text))
+        if isinstance(loaded.model, DecoderOnly):
+            return Run(loaded, None, tokens, tokens)
+        return Run(loaded, tokens, None, tokens)
+    if isinstance(loaded.model, DecoderOnly):
+        ids = list(prepare_prompt(loaded, text).ids)
+        wanted = max(max_new_tokens, 1) if len(ids) < 2 else max_new_tokens
+        if wanted:
+            ids += continue_text(loaded, [text], max_new_tokens=wanted)[0].best.ids
         return Run(loaded, None, _tokens(loaded, ids[:-1]), _tokens(loaded, ids[1:]))
+    return _with_gaps(loaded, text)
+
+
+def _translated(loaded: Loaded, text: str, target: str | None, to: Language | None, beam: int) -> Run:
+    translator = Translator(loaded)
+    source = translator.prepare(text, to=to)
+    if not source.ids:
+        raise CutawayError("the text is empty: there is nothing to look into")
+    if target is None:
+        written = translator.translate([text], to=to, beam=beam)[0].best.ids
+    else:
+        written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
+    whole = [*translator.start(source), *written]
+    return Run(
+        loaded,
+        Tokens(source.ids, source.pieces),
+        _tokens(loaded, whole[:-1]),
+        _tokens(loaded, whole[1:]),
+    )
+
+
+def _with_gaps(loaded: Loaded, text: str) -> Run:
+    tokenizer = tokenizer_for(loaded, "encoder-only")
     mask_id = tokenizer.role("mask") if loaded.config.mask_id is None else loaded.config.mask_id
     ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
     if len(ids) == sum(map(len, tokenizer.around)):

@@ -4,43 +4,32 @@ from collections.abc import Iterable
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.text.display import SPACE
+from cutaway.inspection.runs.sides import Side
+from cutaway.text.named_token import find_token, piece_label
+from cutaway.text.tokenizer import Tokenizer
 
 
-def token_id(run: Run, token: int | str) -> int:
-    """The id of a token given by its id, by its piece as the vocabulary spells it (`[MASK]`), or by a text that is a
-    single token, in which `▁` may stand for a space. An encoder-decoder's tokens are those of its target.
+def token_id(run: Run, token: int | str, side: Side = "decoder") -> int:
+    """The id of a token given by its id, as a word, or by its piece (see `text.named_token.find_token`).
 
-    Raises CutawayError for an id that the model has no score for, and for a text of several tokens, naming them.
+    In an encoder-decoder a text is cut as those of `side` are: a pair may have two tokenizers with the same ids.
+    Raises CutawayError for an id that the model does not have, and for a text of several tokens, naming them.
     """
     size = run.model.config.vocab_size
     if isinstance(token, int):
-        if not 0 <= token < size:
-            raise CutawayError(f"token id {token} is not in the vocabulary, expected 0 to {size - 1}")
-        return token
+        return find_token(token, size, ())
+    return find_token(token, size, [tokenizer_of(run, side)])
+
+
+def tokenizer_of(run: Run, side: Side) -> Tokenizer:
+    """What cuts the texts of a side into tokens. CutawayError for a model without a tokenizer."""
     tokenizer = run.loaded.require_tokenizer()
-    if isinstance(run.model, EncoderDecoder):
-        tokenizer = tokenizer.target
-    found = tokenizer.id(token)
-    if found is None:
-        encoded = tokenizer.encode(token.replace(SPACE, " "))
-        if len(encoded.ids) != 1:
-            pieces = " ".join(encoded.pieces) or "none"
-            raise CutawayError(
-                f"{token!r} is {len(encoded.ids)} tokens in this vocabulary ({pieces}), expected one; "
-                "give a piece, or an id"
-            )
-        found = encoded.ids[0]
-    return found
+    return tokenizer if side == "encoder" else tokenizer.target
 
 
 def piece_of(run: Run, id: int) -> str:
-    """The piece of an id as a reader sees it; `⟨id 32001⟩` for a row of the output matrix that no piece belongs to."""
-    tokenizer = run.loaded.tokenizer
-    if tokenizer is None or tokenizer.vocab_size <= id:
-        return f"⟨id {id}⟩"
-    return tokenizer.readable(id)
+    """The piece of an id as a reader sees it; `⟨32001⟩` for a row of the output matrix that no piece belongs to."""
+    return piece_label(id, run.loaded.tokenizer)
 
 
 def place(tokens: Tokens, position: int) -> int:

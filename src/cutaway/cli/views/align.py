@@ -1,0 +1,36 @@
+"""`cutaway inspect … --show align`: where each word of a translation looked, and what it depends on."""
+
+from cutaway.cli.views.request import Answer, Request
+
+LISTED = 4  # hypotheses
+
+
+def align(request: Request) -> Answer:
+    from cutaway.inspection.alignment.hypotheses import align as search
+    from cutaway.inspection.alignment.hypotheses import cross_weights
+    from cutaway.inspection.alignment.source_effect import agreement, source_effect
+    from cutaway.inspection.attention.patterns import patterns
+    from cutaway.inspection.pages.alignment import looked_page, search_page
+
+    options = request.options
+    if options.target is None:
+        top = request.top(LISTED)
+        found = search(request.loaded, request.text, to=options.to, beam=max(LISTED, top), n_best=top)
+        run = found.run(found.hypotheses[0])
+    else:
+        found, run = None, request.run()
+    weights = cross_weights(run, _heads(request))
+    effect = source_effect(run)
+    agree = agreement(weights, effect.effect)
+    every_head = patterns(run, "cross").values if request.complete else None
+    page = looked_page(weights, effect, agree, options.layer, options.head, every_head)
+    if found is not None:
+        page = page.then(search_page(found))
+    return Answer({"weights": weights, "effect": effect, "agreement": agree, "search": found}, page)
+
+
+def _heads(request: Request) -> list[tuple[int, int | None]] | None:
+    layer, head = request.options.layer, request.options.head
+    if layer is None:
+        return None if head is None else [(each, head) for each in range(request.loaded.config.n_layers)]
+    return [(layer, head)]

@@ -1,0 +1,68 @@
+"""`cutaway inspect … --show logit`, `--show gradients` and `--show similarity`: what a number is made of."""
+
+from typing import TYPE_CHECKING
+
+from cutaway.cli.terminal import progress
+from cutaway.cli.views.request import Answer, Request
+from cutaway.errors import CutawayError
+
+if TYPE_CHECKING:
+    from cutaway.inspection.runs.run import Run
+
+
+def logit(request: Request) -> Answer:
+    """Every component's share of one logit: of the token of --name at --index, against another by --against."""
+    from cutaway.inspection.attribution.direct_logit import attribute_logit
+    from cutaway.inspection.pages.direct_logit import TOP, logit_page
+
+    run, options = request.run(), request.options
+    found = attribute_logit(run, _position(request, run), options.name, against=options.against)
+    return Answer(found, logit_page(found, request.top(TOP)))
+
+
+def gradients(request: Request) -> Answer:
+    """Gradient × input and integrated gradients of one log-probability, side by side; --against names the token that
+    the way of the integral starts from, in the place of zeros."""
+    from cutaway.inspection.attribution.gradients import gradient_x_input
+    from cutaway.inspection.attribution.integrated_gradients import MOST_POINTS, integrated_gradients
+    from cutaway.inspection.pages.input_attribution import input_attributions_page
+
+    run, options = request.run(), request.options
+    position = _position(request, run)
+    first = gradient_x_input(run, position, options.name)
+    second = integrated_gradients(
+        run,
+        position,
+        options.name,
+        baseline=options.against,
+        told=lambda points: progress("points of the integral", points, MOST_POINTS),
+    )
+    assert second.points is not None
+    progress("points of the integral", second.points, second.points)
+    found = [first, second]
+    return Answer(found, input_attributions_page(found))
+
+
+def similarity(request: Request) -> Answer:
+    """Which pairs of tokens the cosine of the text and that of --other is made of."""
+    from cutaway.inspection.attribution.similarity import attribute_similarity
+    from cutaway.inspection.pages.similarity import TOP, similarity_page
+
+    other = request.options.other
+    if other is None:
+        raise CutawayError('--show similarity compares two texts: give the second by --other "…"')
+    found = attribute_similarity(request.loaded, request.text, other)
+    return Answer(found, similarity_page(found, request.top(TOP)))
+
+
+def _position(request: Request, run: "Run") -> int:
+    """--index; where it was not given, what a reader asks about first: a masked text's first gap, a translation's first
+    word, otherwise what comes after the text."""
+    from cutaway.inspection.runs.forced import masked_positions
+
+    given = request.position()
+    if given is not None:
+        return given
+    if run.target is None:
+        return [*masked_positions(run), -1][0]
+    return -1 if run.source is None else 0

@@ -1,0 +1,49 @@
+"""`cutaway inspect … --show sweep` and `--show diff`: what a run loses when something in it is changed."""
+
+import json
+from functools import partial
+
+from cutaway.cli.terminal import progress
+from cutaway.cli.views.request import Answer, Request
+from cutaway.errors import CutawayError, brief
+
+
+def sweep(request: Request) -> Answer:
+    """Every head switched off in turn."""
+    from cutaway.inspection.changes.sweep import sweep as switch_off
+    from cutaway.inspection.pages.changes import RANKED, sweep_page
+
+    top, side = request.top(RANKED), request.side
+    found = switch_off(
+        request.run(),
+        sides=None if side is None else [side],
+        observe=partial(progress, "heads switched off, layers"),
+    )
+    return Answer(found, sweep_page(found, top))
+
+
+def diff(request: Request) -> Answer:
+    """The same run under changes and without."""
+    from cutaway.inspection.changes.comparison import compare
+
+    given = request.options.change
+    if not given:
+        raise CutawayError(
+            '--show diff needs a change: --change \'{"op": "head", "side": "cross", "layer": 0, "head": 0}\', or '
+            "several of them"
+        )
+    found = compare(request.run(), [each for text in given for each in _objects(text)])
+    return Answer(found, found.page())
+
+
+def _objects(text: str) -> list[dict[str, object]]:
+    """The JSON object of one --change, or the objects of a list."""
+    try:
+        read = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CutawayError(f"--change {brief(text)} is no JSON: {error}") from error
+    listed = read if isinstance(read, list) else [read]
+    for each in listed:
+        if not isinstance(each, dict):
+            raise CutawayError(f'--change: {brief(each)}, expected an object such as {{"op": "head", …}}')
+    return listed

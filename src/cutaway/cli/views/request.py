@@ -1,0 +1,153 @@
+"""What a sub-view of `cutaway inspect` is asked, and what it answers."""
+
+import dataclasses
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from cutaway.errors import CutawayError
+
+if TYPE_CHECKING:
+    from cutaway.checkpoint.folder import Loaded
+    from cutaway.inspection.runs.run import Run
+    from cutaway.inspection.runs.sides import Side
+    from cutaway.page.blocks import Page
+
+
+class View(StrEnum):
+    """What to look at."""
+
+    ALIGN = "align"
+    ANALOGY = "analogy"
+    ATTENTION = "attention"
+    DIFF = "diff"
+    DRIFT = "drift"
+    EXPERTS = "experts"
+    EXPLAIN = "explain"
+    GRADIENTS = "gradients"
+    LENS = "lens"
+    LOGIT = "logit"
+    NEIGHBOURS = "neighbours"
+    NEURONS = "neurons"
+    OVERVIEW = "overview"
+    PROJECTION = "projection"
+    RANK = "rank"
+    ROLLOUT = "rollout"
+    SIMILARITY = "similarity"
+    SVD = "svd"
+    SWEEP = "sweep"
+    VALUES = "values"
+
+
+class SideName(StrEnum):
+    """A stack, or the decoder's attention to the source."""
+
+    ENCODER = "encoder"
+    DECODER = "decoder"
+    CROSS = "cross"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was given beside model and text; None and empty where it was not."""
+
+    layer: int | None = None
+    head: int | None = None
+    side: SideName | None = None
+    target: str | None = None
+    to: str | None = None
+    top: int | None = None
+    change: tuple[str, ...] = ()
+    name: str | None = None
+    index: str | None = None
+    other: str | None = None
+    against: str | None = None
+    ranks: str | None = None
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the options that were given, as the command line spells them."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return [name for name, value in values.items() if value is not None and value != ()]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model, a text and the options of one view. `complete`: the answer goes into a file or JSON as a whole, so that
+    what the screen leaves out is wanted too."""
+
+    loaded: "Loaded"
+    text: str
+    options: Options
+    complete: bool
+
+    def run(self) -> "Run":
+        """The text on its way through the model. A decoder-only model reads all of it and writes one token more."""
+        from cutaway.inspection.runs.run import run
+
+        family = self.loaded.config.family
+        if family != "encoder-decoder" and (self.options.target is not None or self.options.to is not None):
+            raise CutawayError(
+                f"{self.loaded.path.name} is {family}: it writes no translation; leave --target and --to out"
+            )
+        return run(
+            self.loaded,
+            self.text,
+            target=self.options.target,
+            to=self.options.to,
+            max_new_tokens=1 if family == "decoder-only" else 0,
+        )
+
+    def top(self, otherwise: int) -> int:
+        """How many of something to show. CutawayError below 1."""
+        top = otherwise if self.options.top is None else self.options.top
+        if top < 1:
+            raise CutawayError(f"--top is {top}, expected at least 1")
+        return top
+
+    @property
+    def side(self) -> "Side | None":
+        """The side that was given. CutawayError for one that the model has not."""
+        from cutaway.inspection.runs.sides import SIDES, check_side
+
+        given = self.options.side
+        if given is None:
+            return None
+        check_side(self.loaded.model, given.value)
+        return next(side for side in SIDES if side == given)
+
+    @property
+    def index(self) -> tuple[int, ...]:
+        """The numbers of --index; empty where it was not given. CutawayError where they are none."""
+        return _numbers("index", self.options.index, "0,3,-1")
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The numbers of --ranks; empty where it was not given. CutawayError where they are none."""
+        return _numbers("ranks", self.options.ranks, "1,4,16")
+
+    def position(self) -> int | None:
+        """--index as the place of one token; None where it was not given. CutawayError for several numbers."""
+        index = self.index
+        if len(index) > 1:
+            raise CutawayError(f"--index is {self.options.index!r}, expected one number: a token's place")
+        return index[0] if index else None
+
+
+def _numbers(option: str, given: str | None, example: str) -> tuple[int, ...]:
+    if given is None or not given.strip():
+        return ()
+    try:
+        return tuple(int(number) for number in given.split(","))
+    except ValueError:
+        raise CutawayError(
+            f"--{option} is {given!r}, expected whole numbers with commas between them, such as {example}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A result of the library as --json and --save write it, and its page for a reader."""
+
+    result: object
+    page: "Page"

@@ -1,0 +1,44 @@
+"""Where in a text one neuron of a feed-forward network fires."""
+
+# Shapes: T tokens.
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from cutaway.inspection.layers.network import activation_of
+from cutaway.inspection.pages.feed_forward import neuron_firing_page
+from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs.selection import layer_number
+from cutaway.inspection.runs.stacks import stack_named
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
+
+
+@dataclass(frozen=True)
+class NeuronFiring(Drawn):
+    """The activation of one neuron at every token that its stack reads: the tap `hidden`, after the activation function
+    and, where the network is gated, the product."""
+
+    side: str  # "encoder" or "decoder"
+    layer: int
+    expert: int | None  # that the neuron belongs to; None in a layer with one plain network
+    neuron: int
+    tokens: Tokens  # T
+    activations: Tensor  # (T,), NaN at tokens that the expert was not given
+
+    def page(self) -> Page:
+        return neuron_firing_page(self)
+
+
+def firing(
+    run: Run, layer: int, neuron: int, *, expert: int | None = None, side: str | None = None
+) -> NeuronFiring:
+    """Where one neuron fires. `side` is "encoder" or "decoder"; None: the one that becomes words.
+
+    Raises CutawayError for a layer or neuron that is not there, an expert in a layer without, and none in one with.
+    """
+    found = stack_named(run, side)
+    number = layer_number(len(found.stack.layers), layer, f"the {found.name}")
+    activations = activation_of(run, found, number, neuron, expert)
+    return NeuronFiring(found.name, number, expert, neuron, found.tokens, activations)

@@ -1,0 +1,112 @@
+"""The page of one number: its formula, its operands, and how well the two agree."""
+
+from typing import TYPE_CHECKING
+
+from cutaway.inspection.pages.words import left
+from cutaway.page.blocks import Block, Code, Heading, Matrix, Page, Prose, Remark, Table, page
+from cutaway.page.locale import Both, Text, said
+from cutaway.page.numbers import number
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cutaway.inspection.arithmetic.explain import Explanation
+    from cutaway.inspection.arithmetic.record import Operand
+
+SHOWN = 3  # numbers of a line of operands
+DRAWN = 4096  # numbers up to which an operand is drawn as a heat map
+ROW = 32  # numbers in a row of it
+
+
+def explanation_page(found: "Explanation", code: str, more: Remark | None = None) -> Page:
+    """`code` makes the same number in Python; empty where there is none. `more`: what to ask next."""
+    index = f"[{','.join(map(str, found.index))}]" if found.index else ""
+    blocks: list[Block] = []
+    if found.formula:
+        columns = (
+            left(Both("operand", "运算数")),
+            left(Both("value in this run", "这一遍里的值")),
+            left(Both("from", "来自")),
+        )
+        rows = [(operand.symbol, _numbers(operand), _origin(operand)) for operand in found.operands]
+        blocks += [
+            Prose(Both("formula", "公式"), found.formula),
+            Heading(Both("What goes in", "参与运算的数")),
+            Table(columns, rows),
+            Heading(Both("Worked out again", "重新计算")),
+            *_agreement(found),
+        ]
+    if found.note is not None:
+        blocks.append(Remark(found.note))
+    if more is not None and found.operands:
+        blocks.append(more)
+    heat = [_heat_map(each) for each in found.operands if SHOWN + 1 <= each.values.numel() <= DRAWN]
+    if heat:
+        blocks += [Heading(Both("The operands, number by number", "运算数，逐个数值")), *heat]
+    if code:
+        blocks.append(Code(Both("The same number in Python", "用 Python 得到同一个数"), code, drawn=True))
+    return page(f"{found.name}{index} = {number(found.recorded)}", blocks)
+
+
+def _agreement(found: "Explanation") -> tuple[Prose, Prose, Prose]:
+    apart, bound = f"{found.difference:.2g}", f"{found.tolerance:.2g}"
+    if found.agrees:
+        verdict = Both(
+            f"{apart}, within the {bound} that rounding explains",
+            f"{apart}，在舍入所能解释的 {bound} 之内",
+        )
+    else:
+        verdict = Both(
+            f"{apart}, beyond the {bound} that rounding explains", f"{apart}，超出舍入所能解释的 {bound}"
+        )
+    result = f"{found.result:.9g}"
+    return (
+        Prose(
+            Both("worked out", "验算结果"),
+            Both(f"{result} in float64 from these operands", f"{result}，由这些数按 float64 算出"),
+        ),
+        Prose(Both("the run had", "模型得到"), f"{found.recorded:.9g}"),
+        Prose(Both("difference", "相差"), verdict),
+    )
+
+
+def _numbers(operand: "Operand") -> str:
+    """The first numbers of a line, and how many there are."""
+    values = operand.values.flatten().tolist()
+    shown = " ".join(map(number, values[:SHOWN]))
+    return f"{shown} … ({len(values):,})" if len(values) > SHOWN else shown
+
+
+def _origin(operand: "Operand") -> Text:
+    """Where an operand stands, and what it is."""
+    if operand.name is None:
+        return operand.meaning
+    index = ",".join(map(_place, operand.index))
+    place = f"{operand.name}[{index}]" if index else operand.name
+    if not operand.meaning:
+        return place
+    return Both(f"{place}: {said(operand.meaning, 'en')}", f"{place}：{said(operand.meaning, 'zh')}")
+
+
+def _place(index: int | slice) -> str:
+    if isinstance(index, int):
+        return str(index)
+    return f"{'' if index.start is None else index.start}:{'' if index.stop is None else index.stop}"
+
+
+def _heat_map(operand: "Operand") -> Matrix:
+    values, place = operand.values.numpy(), Both("place", "位置")
+    unit = Both(f"{operand.symbol} in this run", f"这一遍里的 {operand.symbol}")
+    if values.ndim == 1:
+        return line_map(values, operand.symbol, unit)
+    values = values.reshape(-1, values.shape[-1])
+    rows, columns = (list(map(str, range(size))) for size in values.shape)
+    return Matrix(values, rows, columns, place, place, unit, "signed", drawn=True)
+
+
+def line_map(values: "np.ndarray", symbol: str, unit: Both) -> Matrix:
+    """A line of numbers as a heat map, in rows of equal length."""
+    across = next(size for size in range(min(len(values), ROW), 0, -1) if len(values) % size == 0)
+    rows = [f"{symbol}[{first}…]" for first in range(0, len(values), across)]
+    columns, place = list(map(str, range(across))), Both("place", "位置")
+    return Matrix(values.reshape(-1, across), rows, columns, place, place, unit, "signed", drawn=True)

@@ -1,0 +1,190 @@
+"""What a page is made of. A block holds what is shown and no word about how."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cutaway.page.locale import Text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Scale = Literal["weight", "signed"]
+Edit = Literal["equal", "delete", "insert", "replace"]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of what follows."""
+
+    text: Text
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What the figures are, and what they are not."""
+
+    text: Text
+
+
+@dataclass(frozen=True)
+class Tinted:
+    """A text on a colour for `value`, from 0 to 1 or, of scale "signed", from -1 to 1; HTML tells `hint` under the
+    pointer. A terminal shows the text alone."""
+
+    text: Text
+    value: float
+    scale: Scale = "weight"
+    hint: Text = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A label, and at its right words that stay whole: tokens, numbers. `tint` says what their colours stand for."""
+
+    label: Text
+    words: Sequence[Text | Tinted]
+    tint: Text | None = None
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A label, and a text at its right, its own line ends kept."""
+
+    label: Text
+    text: Text
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number from 0 to 1 as a length."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Values from 0 as upright bars side by side, numbered from 0. `across` says what a bar stands for, `unit` what its
+    height is. Where there is no room for all, a bar is the mean of neighbours."""
+
+    values: Sequence[float]
+    across: Text
+    unit: Text
+
+
+@dataclass(frozen=True)
+class Column:
+    title: Text
+    align: Literal["left", "right"] = "left"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, one a column; `tint` says what their colours stand for. A terminal breaks the last column's texts
+    only; with `keep` it breaks a table that is too wide into blocks of columns, each after the first `keep` ones."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Text | Bar | Tinted]]
+    tint: Text | None = None
+    keep: int = 0
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A heat map of `values` (rows, columns): scale "weight" from 0 to 1, "signed" around 0 with the same reach on both
+    sides. -inf is what a mask hides. `down` and `across` say what a row and a column stand for, `unit` what a value is.
+
+    In a terminal weights are shaded cells and signed values are written out; with `drawn` only HTML and SVG show it.
+    `greatest` is the value of the strongest colour, where several maps share one scale.
+    """
+
+    values: "np.ndarray"
+    rows: Sequence[str]
+    columns: Sequence[str]
+    down: Text
+    across: Text
+    unit: Text
+    scale: Scale = "weight"
+    drawn: bool = False
+    greatest: float | None = None
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """Small heat maps of one kind side by side, `per_row` in a row, each with its name: the heads of all layers, say. A
+    terminal has no room for it and leaves it out."""
+
+    names: Sequence[Text]
+    maps: Sequence[Matrix]
+    per_row: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """A label at (x, y); `group` from 0 tells apart what belongs together, by colour and by shape."""
+
+    x: float
+    y: float
+    label: Text
+    group: int = 0
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points in a plane, one unit of the same length on both axes, `paths` as lines through points by their numbers,
+    with a head at their end where they are `arrows`. `groups` names the groups."""
+
+    points: Sequence[Point]
+    across: Text
+    down: Text
+    paths: Sequence[Sequence[int]] = ()
+    groups: Sequence[Text] = ()
+    arrows: bool = False
+
+
+@dataclass(frozen=True)
+class Shaded:
+    """A text's tokens, each with a signed value that tints it. With `drawn` only HTML and SVG show it."""
+
+    label: Text
+    tokens: Sequence[str]
+    values: Sequence[float]
+    unit: Text
+    drawn: bool = False
+
+
+@dataclass(frozen=True)
+class Edited:
+    """Two texts in one line: what stayed, went and came, piece by piece."""
+
+    parts: Sequence[tuple[Edit, Sequence[str], Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines to copy, Python or commands, and what they are for; with `drawn` only HTML and SVG show them."""
+
+    about: Text
+    lines: str
+    drawn: bool = False
+
+
+Block = Heading | Remark | Line | Prose | Code | Table | Bars | Matrix | Atlas | Points | Shaded | Edited
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title, and what stands under it in order."""
+
+    title: Text
+    blocks: tuple[Block, ...]
+
+    def then(self, *others: "Page") -> "Page":
+        """This page with others under it, their titles as headings."""
+        added = [block for other in others for block in (Heading(other.title), *other.blocks)]
+        return Page(self.title, (*self.blocks, *added))
+
+
+def page(title: Text, blocks: Iterable[Block | None]) -> Page:
+    """A page of the blocks that are there; None stands for one that this answer has not."""
+    return Page(title, tuple(block for block in blocks if block is not None))

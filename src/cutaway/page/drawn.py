@@ -1,0 +1,37 @@
+"""What draws itself: in a notebook, as HTML, as SVG, as text."""
+
+from abc import ABC, abstractmethod
+
+from cutaway.page.blocks import Page
+from cutaway.page.locale import Locale, reader_locale
+
+
+class Drawn(ABC):
+    """An answer that has a page. A notebook shows it in the language that the environment asks for (LANG)."""
+
+    @abstractmethod
+    def page(self) -> Page:
+        """The answer, laid out."""
+
+    def to_text(self, columns: int = 80, locale: Locale | None = None) -> str:
+        """As lines of at most `columns` columns."""
+        from cutaway.page.terminal import Terminal
+
+        return Terminal(columns, locale=locale or reader_locale()).text(self.page())
+
+    def to_html(self, locale: Locale | None = None) -> str:
+        """As one HTML document that needs no other file and no network."""
+        from cutaway.page.html import document
+
+        return document(self.page(), locale or reader_locale())
+
+    def to_svg(self, locale: Locale | None = None) -> str:
+        """As one SVG picture that needs no other file."""
+        from cutaway.page.svg import picture
+
+        return picture(self.page(), locale or reader_locale())
+
+    def _repr_html_(self) -> str:
+        from cutaway.page.html import fragment
+
+        return fragment(self.page(), reader_locale())

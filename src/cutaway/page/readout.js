@@ -1,0 +1,49 @@
+// Tells the value under the pointer, and shows a small map of an atlas large. Without it a page is whole all the same.
+function half(bits) {
+  const exponent = (bits >> 10) & 31, fraction = bits & 1023, sign = bits >> 15 ? -1 : 1;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : (fraction / 1024) * 2 ** -14);
+}
+function values(text) {
+  const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+  return Array.from(new Uint16Array(bytes.buffer), half);
+}
+function written(value) {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  return value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(3);
+}
+for (const root of document.querySelectorAll(`[id="${id}"]`)) {
+  if (root.dataset.ready) continue;
+  root.dataset.ready = "1";
+  for (const figure of root.querySelectorAll("figure[data-values]")) {
+    const rows = JSON.parse(figure.dataset.rows), columns = JSON.parse(figure.dataset.columns);
+    const { left, top, cell, down, across } = figure.dataset;
+    const svg = figure.querySelector("svg.map"), caption = figure.querySelector("figcaption");
+    let name = figure.dataset.name, found = values(figure.dataset.values);
+    const rest = () => { caption.textContent = name; };
+    rest();
+    svg.addEventListener("pointermove", (event) => {
+      const box = svg.getBoundingClientRect(), zoom = svg.viewBox.baseVal.width / box.width;
+      const column = Math.floor(((event.clientX - box.left) * zoom - left) / cell);
+      const row = Math.floor(((event.clientY - box.top) * zoom - top) / cell);
+      if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return rest();
+      const value = written(found[row * columns.length + column]);
+      caption.textContent = `${name ? name + " · " : ""}${down} ${rows[row]} (${row}), ${across} ${columns[column]} (${column}): ${value}`;
+    });
+    svg.addEventListener("pointerleave", rest);
+    for (const small of figure.querySelectorAll("[data-place]")) {
+      const choose = () => {
+        name = small.dataset.name;
+        found = values(small.dataset.values);
+        svg.querySelector("image").setAttribute("href", small.querySelector("image").getAttribute("href"));
+        for (const each of figure.querySelectorAll("[data-place]")) each.setAttribute("aria-pressed", each === small);
+        rest();
+      };
+      small.addEventListener("click", choose);
+      small.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); }
+      });
+    }
+  }
+}

@@ -1,0 +1,1 @@
+"""Texts and pairs as batches to train on."""

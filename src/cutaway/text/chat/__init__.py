@@ -1,0 +1,1 @@
+"""Chats as a model was taught to read them."""

@@ -1,0 +1,1 @@
+"""Vocabularies as other tools write them, each made a tokenizer.json."""

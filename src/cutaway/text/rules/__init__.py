@@ -1,0 +1,1 @@
+"""The rules of a tokenizer.json, and what the library leaves to us."""

@@ -1,0 +1,73 @@
+"""What a run reads and stands before, in models that write and in those that give vectors."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from cutaway import CutawayError, Tokenizer
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.complete import continue_text
+from cutaway.inspection.layers.lens import lens
+from cutaway.inspection.runs.run import Run, run
+
+RunOf = Callable[..., Run]
+
+
+def opened(run_of: RunOf, structure: str, **changes: object) -> Loaded:
+    return run_of(structure, **changes).loaded
+
+
+def test_a_single_token_is_followed_by_what_the_model_writes(run_of: RunOf) -> None:
+    loaded = opened(run_of, "Llama", eos_id=5)
+    (first, *_) = loaded.require_tokenizer().encode("天气").ids
+    text = loaded.require_tokenizer().decode([first])
+    found = run(loaded, text)
+    assert found.target is not None and found.target.ids == [first]
+    assert found.outcome.ids == continue_text(loaded, [text], max_new_tokens=1)[0].best.ids
+    assert len(lens(found).outcome) == 1
+    more = run(loaded, text, max_new_tokens=3)
+    assert more.outcome.ids == continue_text(loaded, [text], max_new_tokens=3)[0].best.ids
+
+
+def test_two_tokens_are_read_as_they_are(run_of: RunOf) -> None:
+    loaded = opened(run_of, "Llama", eos_id=5)
+    ids = loaded.require_tokenizer().encode("今天天气很好").ids
+    found = run(loaded, "今天天气很好")
+    assert found.target is not None and (found.target.ids, found.outcome.ids) == (ids[:-1], ids[1:])
+
+
+def test_hidden_states_are_what_the_head_reads(run_of: RunOf) -> None:
+    for structure in ("post-norm pair", "Llama", "BERT"):
+        read = run_of(structure)
+        states, trace = read.hidden(["*.layers.0.resid_pre"])
+        logits, _ = read.forward()
+        with torch.no_grad():
+            assert torch.equal(read.model.head(states[None])[0], logits)
+        assert trace.calls
+
+
+def test_an_edit_reaches_the_hidden_states(run_of: RunOf) -> None:
+    read = run_of("no head")
+    plain, _ = read.hidden()
+    doubled, _ = read.hidden(edit={"encoder.normed": lambda x: x * 2})
+    assert torch.equal(doubled, plain * 2)
+
+
+def test_logits_alone_of_a_model_without_head_are_refused(run_of: RunOf) -> None:
+    with pytest.raises(CutawayError, match="no output head"):
+        run_of("no head").forward(edit={"encoder.normed": lambda x: x * 2})
+
+
+def test_texts_that_a_vector_model_cannot_read(run_of: RunOf, small_tokenizer: Tokenizer) -> None:
+    loaded = opened(run_of, "no head")
+    for text, message in (("  ", "empty"), ("很好" * 40, "but this model reads at most 32")):
+        with pytest.raises(CutawayError, match=message):
+            run(loaded, text)
+    with pytest.raises(CutawayError, match="no tokenizer"):
+        run(dataclasses.replace(loaded, tokenizer=None), "好")
+    small = dataclasses.replace(loaded, config=dataclasses.replace(loaded.config, vocab_size=4))
+    with pytest.raises(CutawayError, match="they do not belong together"):
+        run(small, "今天")
+    assert run(loaded, "[MASK]").outcome.ids == small_tokenizer.encode("[MASK]").ids  # as `embed` reads it
