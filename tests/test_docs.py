@@ -18,6 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from cutaway import inspection
+from cutaway.cli.views.registry import VIEWS
+from cutaway.inspection.changes.schema import OPS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"(?P<mark><!--.*-->\n)?```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -181,3 +185,11 @@ def test_blocks_run_and_are_corrected(tmp_path: Path, place: Place, monkeypatch:
     assert console(first, place) == "$ echo \\\n    one\none\n\n$ echo two\ntwo\n"
     assert [block.kind for block in others] == ["python", "python", "text"]
     assert list(programs(others, place)) == [(others[-1], "2\n")]
+
+
+@pytest.mark.parametrize("page", ["docs/inspection.md", "docs/zh/inspection.md"])
+def test_every_question_and_every_view_stands_on_the_page(page: str):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    asked = [name for name in inspection.__all__ if name != "Run"]
+    missing = [f"`{name}`" for name in [*asked, *VIEWS, *OPS] if f"`{name}`" not in text]
+    assert not missing, f"{page} says nothing of {', '.join(missing)}"
