@@ -20,6 +20,7 @@ from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.text.tokenizer import Tokenizer
+from cutaway.zoo import MASKED, find
 
 TEXTS = [
     "我爱机器学习。",
@@ -115,6 +116,12 @@ def test_empty_texts_and_no_texts(bert: Loaded, opened: Opened):
     assert not bare.vectors[0].any()
     assert bare.vectors[1].norm().item() == pytest.approx(1.0, abs=1e-6)
     assert bare.notes == ("text 1 has no token, so its vector is 0",)
+
+
+def test_a_text_of_unknown_pieces_is_told():
+    loaded = load(find(MASKED))
+    found = embed(loaded, ["魑魅", "the 魑", "dog"])
+    assert found.notes == ("text 1: the model knows none of its pieces, so its vector says nothing of it",)
 
 
 def test_long_texts_are_cut_with_a_note(bert: Loaded):
@@ -262,7 +269,13 @@ def test_minilm_equals_the_reference(minilm: Loaded):
     assert found.n_tokens == [len(row) for row in ids]
     assert_close(found.vectors, expected)
     assert (found.pooling, found.normalised, found.max_tokens) == ("mean", True, 256)
-    assert [note.split(":")[0] for note in found.notes] == ["text 12", "text 13"]
+    unknown = [
+        place for place, row in enumerate(ids, start=1) if len(row) > 2 and set(row[1:-1]) == {100}
+    ]  # [UNK]
+    cut = [f"text {place}" for place in (12, 13)]
+    assert [note.split(":")[0] for note in found.notes] == sorted(
+        [*cut, *(f"text {place}" for place in unknown)]
+    )
 
 
 def test_minilm_puts_a_cat_next_to_a_kitten(minilm: Loaded):

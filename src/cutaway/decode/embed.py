@@ -30,7 +30,7 @@ class Embeddings:
     max_tokens: int  # tokens that are read of a text, the control tokens around it included
     source: str  # where the settings come from: "modules.json" of the model's folder, or "defaults"
     n_tokens: list[int]  # read of each text, the control tokens around it included
-    notes: tuple[str, ...]  # texts that were cut, and those without a token
+    notes: tuple[str, ...]  # texts that were cut, and those without a token that the model knows
 
 
 def embed(
@@ -126,11 +126,14 @@ def _rows(
         whole = ["".join(map(str.lower, text)) for text in whole]
     rows: list[list[int]] = []
     notes: list[str] = []
+    unknown = tokenizer.role("unk")
     for number, ids in enumerate(tokenizer.encode_ids(whole), start=1):
         row = [*before, *ids[:room], *after]
         if len(ids) > room:
             notes.append(f"text {number}: only the first {room} of its {len(ids):,} tokens were read")
         elif not row:
             notes.append(f"text {number} has no token, so its vector is 0")
+        elif ids and set(ids) == {unknown}:
+            notes.append(f"text {number}: the model knows none of its pieces, so its vector says nothing of it")
         rows.append(row)
     return rows, most, tuple(notes)
