@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tests.parity.reference import CASES, parity
@@ -38,28 +38,30 @@ B is 1 and T counts the tokens it was given.
 """
 
 
-def commands() -> str:
-    """docs/cli.md, from each command's own --help."""
-    main = _help()
-    names = re.findall(r"^  (\w+)  ", main[main.index("Commands:") :], re.MULTILINE)
-    parts = [("cutaway", main)]
-    for name in names:
-        text = _help(name)
-        parts.append((f"cutaway {name}", text))
-        if "Commands:" in text:
-            inner = re.findall(r"^  (\w+)  ", text[text.index("Commands:") :], re.MULTILINE)
-            parts += [(f"cutaway {name} {sub}", _help(name, sub)) for sub in inner]
-    body = "\n".join(f"## {title}\n\n```text\n{text.strip()}\n```\n" for title, text in parts)
-    return f"<!-- made by docs/generate.py; do not edit -->\n# The command line\n\n{body}"
+# Prints the help of every command; a process of its own, since help is in the language of the environment.
+_HELP = """
+from typer.main import get_command
+from cutaway.cli.main import app
+
+def walk(name, command, above=None):
+    context = command.make_context(name, [], above, resilient_parsing=True)
+    print(f"## {context.command_path}\\n\\n```text\\n{command.get_help(context)}\\n```\\n")
+    for inner in getattr(command, "commands", {}).items():
+        walk(*inner, context)
+
+walk("cutaway", get_command(app))
+"""
 
 
-def _help(*command: str) -> str:
-    environment = os.environ | {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+def commands(title: str, locale: str) -> str:
+    """docs/cli.md in either language, from each command's own --help."""
+    settings = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "LC_ALL": locale, "PYTHONUTF8": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "cutaway", *command, "--help"],
-        env=environment, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", _HELP],
+        env=os.environ | settings, capture_output=True, text=True, encoding="utf-8", check=True,
     )  # fmt: skip
-    return "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    body = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+    return f"<!-- made by docs/generate.py; do not edit -->\n# {title}\n\n{body}\n"
 
 
 @cache
@@ -97,8 +99,13 @@ def chinese() -> str:
     return checkpoints(DOCS / "zh" / "checkpoints.md", head, names, "能")
 
 
-PAGES = {DOCS / "vocabulary.md": vocabulary, DOCS / "cli.md": commands, DOCS / "checkpoints.md": english,
-         DOCS / "zh" / "checkpoints.md": chinese}  # fmt: skip
+PAGES = {
+    DOCS / "vocabulary.md": vocabulary,
+    DOCS / "cli.md": partial(commands, "The command line", "C.UTF-8"),
+    DOCS / "zh" / "cli.md": partial(commands, "命令行", "zh_CN.UTF-8"),
+    DOCS / "checkpoints.md": english,
+    DOCS / "zh" / "checkpoints.md": chinese,
+}
 
 if __name__ == "__main__":
     for page, make in PAGES.items():

@@ -12,7 +12,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -52,6 +52,12 @@ class Place:
 
     folder: Path
     environment: dict[str, str]
+
+    def of_readers_of(self, page: Path) -> "Place":
+        """The same place in the language of a page: Chinese for README.zh-CN.md and what lies in docs/zh."""
+        parts = page.relative_to(ROOT).parts
+        chinese = "zh" in parts or ".zh-" in page.name
+        return replace(self, environment=self.environment | {"LANG": "zh_CN.UTF-8" if chinese else "C.UTF-8"})
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -134,7 +140,7 @@ def programs(found: list[Block], place: Place) -> Iterator[tuple[Block, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_shows_what_really_comes_out(page: Path, place: Place):
-    found = blocks(page)
+    found, place = blocks(page), place.of_readers_of(page)
     real = [(block, console(block, place)) for block in found if block.kind == "console"]
     real += programs(found, place)
     if os.environ.get("UPDATE_PAGES"):
@@ -185,6 +191,16 @@ def test_blocks_run_and_are_corrected(tmp_path: Path, place: Place, monkeypatch:
     assert console(first, place) == "$ echo \\\n    one\none\n\n$ echo two\ntwo\n"
     assert [block.kind for block in others] == ["python", "python", "text"]
     assert list(programs(others, place)) == [(others[-1], "2\n")]
+
+
+@pytest.mark.parametrize(
+    ("page", "language"),
+    [("README.md", "en"), ("README.zh-CN.md", "zh"), ("docs/tour.md", "en"), ("docs/zh/tour.md", "zh")],
+)
+def test_a_page_runs_in_its_own_language(page: str, language: str, place: Place):
+    program = "from cutaway.page.locale import reader_locale; print(reader_locale())"
+    found = place.of_readers_of(ROOT / page).run(sys.executable, "-c", program)
+    assert found.stdout == f"{language}\n"
 
 
 @pytest.mark.parametrize("page", ["docs/inspection.md", "docs/zh/inspection.md"])

@@ -1,5 +1,6 @@
 import json
 import shutil
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,12 +11,13 @@ from cutaway import Tokenizer, build, bundled, load, save
 from cutaway.checkpoint.folder import open_contents, read_config
 from cutaway.checkpoint.parameters import aliases
 from cutaway.cli.boxes import FRAME, draw, layers, ranges
-from cutaway.cli.inspect import amount
+from cutaway.cli.screen import amount
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.inspection.structure.anatomy import anatomy
 from cutaway.inspection.structure.tap_names import tap_names
 from cutaway.models.build import PRESETS
+from cutaway.page.locale import Locale, told
 from cutaway.text.display import width
 
 BOX = set("┌┐└┘├┤─│╞╡═▲►")
@@ -99,14 +101,29 @@ def test_every_variant_is_drawn(changes: dict[str, object], words: str):
     assert words not in without
 
 
-def test_a_frame_has_straight_walls():
+@pytest.mark.parametrize("locale", ["en", "zh"])
+def test_a_frame_has_straight_walls(locale: Locale):
     for preset in PRESETS:
-        lines = draw(parse(ModelConfig, {**PRESETS[preset], "vocab_size": 1_000_000}, preset), 80)
+        config = parse(ModelConfig, {**PRESETS[preset], "vocab_size": 1_000_000}, preset)
+        lines = [by_column(line) for line in draw(config, 80, locale)]
         for above, below in pairwise(lines):
             for left, right in zip(range(len(above)), range(FRAME - 1, len(above)), strict=False):
                 if above[left] in "┌├╞│" and above[right] in "┐┤╡│":  # the two walls of one box
                     assert below[left] in BOX, (preset, above, below)
                     assert below[right] in BOX, (preset, above, below)
+
+
+def by_column(line: str) -> str:
+    """A character for every terminal column."""
+    return "".join(character + " " * (width(character) - 1) for character in line)
+
+
+@pytest.mark.parametrize("locale", ["en", "zh"])
+def test_a_box_holds_its_words_however_long(locale: Locale):
+    some = [*range(0, 39, 3), 38]
+    values: dict[str, object] = {"vocab_size": 10**7, "n_layers": 40, "window": 64, "window_layers": some}
+    for line in draw(parse(ModelConfig, {**PRESETS["llama-tiny"], **values}, "test"), 80, locale):
+        assert width(line) <= FRAME + len(" 40 ×")
 
 
 def test_json_is_the_anatomy(cutaway, translator: Path):
@@ -224,6 +241,11 @@ def test_numbers_and_ranges():
         "0 B", "999 B", "1 kB", "18.8 MB", "1.21 GB", "3.2e+03 TB",
     ]  # fmt: skip
     assert ranges([3, 0, 1, 7]) == "0–1,3,7"
-    assert (ranges([0, 2, 4]), layers([0, 2, 4]), layers([0, 2, 3])) == ("0,2,4", "0–4 step 2", "0,2–3")
+    say = partial(told, locale="en")
+    assert (ranges([0, 2, 4]), layers([0, 2, 4], say), layers([0, 2, 3], say)) == (
+        "0,2,4",
+        "0–4 step 2",
+        "0,2–3",
+    )
     assert ranges([5]) == "5"
     assert packed(["aa", "bb", "cccc"], 6) == ["aa  bb", "cccc"]

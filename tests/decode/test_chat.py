@@ -203,7 +203,8 @@ def test_a_chat_that_outgrows_the_model_loses_its_oldest_turns(chatty: Chatty, t
             del messages[1:3]
         turns = "turn was" if dropped == 1 else f"{dropped} turns were"
         noted = f"the chat has outgrown this model's 64 positions: its oldest {turns} left out"
-        assert found.prompt.notes == ((noted,) if dropped else ())
+        assert [note.en for note in found.prompt.notes] == ([noted] if dropped else [])
+        assert all(f"最早的 {dropped} 轮" in note.zh for note in found.prompt.notes)
         assert 1 <= len(list(found.tokens)) <= 8
     assert dropped > 3
     assert len(conversation.messages) == 1 + 2 * 12  # what was said is still known

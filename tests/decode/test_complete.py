@@ -52,7 +52,9 @@ def test_prompts_beyond_the_limit_are_refused_or_cut_with_a_note(opened, tokeniz
     with pytest.raises(CutawayError, match=rf"prompt 2 has {n} tokens.*limit is 32.*31 tokens or fewer"):
         continue_text(loaded, ["a", long])
     (continuation,) = continue_text(loaded, [long], truncate=True)
-    assert continuation.notes == (f"only the last 16 of the prompt's {n} tokens were read",)
+    [note] = continuation.notes
+    assert note.en == f"only the last 16 of the prompt's {n} tokens were read"
+    assert note.zh == f"开头有 {n} 个词块，只读了最后 16 个"
     assert continuation.prompt.ids == tokenizer.encode(long).ids[-16:]
     assert len(continuation.best.ids) <= 16
 

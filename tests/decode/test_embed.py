@@ -19,6 +19,7 @@ from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
+from cutaway.page.locale import Both
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.zoo import MASKED, find
 
@@ -115,19 +116,25 @@ def test_empty_texts_and_no_texts(bert: Loaded, opened: Opened):
     bare = embed(opened("bert"), ["", "好"])  # a tokenizer without [CLS] and [SEP]
     assert not bare.vectors[0].any()
     assert bare.vectors[1].norm().item() == pytest.approx(1.0, abs=1e-6)
-    assert bare.notes == ("text 1 has no token, so its vector is 0",)
+    assert bare.notes == (Both("text 1 has no token, so its vector is 0", "第 1 段文字没有词块，向量为 0"),)
+    [only] = embed(opened("bert"), [""]).notes
+    assert (only.en, only.zh) == ("the text has no token, so its vector is 0", "这段文字没有词块，向量为 0")
 
 
 def test_a_text_of_unknown_pieces_is_told():
     loaded = load(find(MASKED))
     found = embed(loaded, ["魑魅", "the 魑", "dog"])
-    assert found.notes == ("text 1: the model knows none of its pieces, so its vector says nothing of it",)
+    [note] = found.notes
+    assert note.en == "text 1: the model knows none of its pieces, so its vector says nothing of it"
+    assert note.zh == "第 1 段文字的词块模型一个也不认识，向量说明不了它的内容"
 
 
 def test_long_texts_are_cut_with_a_note(bert: Loaded):
     found = embed(bert, ["who", "you " * 100])
     assert found.n_tokens == [3, 64]
-    assert found.notes == ("text 2: only the first 62 of its 100 tokens were read",)
+    [note] = found.notes
+    assert note.en == "text 2: only the first 62 of its 100 tokens were read"
+    assert note.zh == "第 2 段文字有 100 个词块，只读了前 62 个"
     assert_close(found.vectors[1], embed(bert, ["you " * 62]).vectors[0])
 
 
@@ -273,7 +280,7 @@ def test_minilm_equals_the_reference(minilm: Loaded):
         place for place, row in enumerate(ids, start=1) if len(row) > 2 and set(row[1:-1]) == {100}
     ]  # [UNK]
     cut = [f"text {place}" for place in (12, 13)]
-    assert [note.split(":")[0] for note in found.notes] == sorted(
+    assert [note.en.split(":")[0] for note in found.notes] == sorted(
         [*cut, *(f"text {place}" for place in unknown)]
     )
 
@@ -282,3 +289,12 @@ def test_minilm_puts_a_cat_next_to_a_kitten(minilm: Loaded):
     cosines = cosine_similarity(embed(minilm, MINILM_TEXTS[:3]).vectors)
     assert cosines[0, 1].item() == pytest.approx(0.6112, abs=1e-4)  # sentence-transformers 6.2.0
     assert cosines[0, 2].item() == pytest.approx(0.0731, abs=1e-4)
+
+
+def test_vectors_that_are_no_numbers_are_refused(bert: Loaded):
+    with torch.no_grad():
+        bert.model.get_parameter("encoder.layers.0.mlp.up.bias")[0] = torch.nan
+    with pytest.raises(
+        CutawayError, match="the vector of a text is not a number: the model's weights are damaged"
+    ):
+        embed(bert, ["who are you"])

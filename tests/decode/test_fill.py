@@ -77,3 +77,11 @@ def test_texts_that_cannot_be_filled_are_refused(opened, text: str, top: int, me
 def test_models_of_another_family_are_refused(opened):
     with pytest.raises(CutawayError, match=r"decoder-only family, expected encoder-only.*cutaway generate"):
         fill(opened("gpt2"), "[MASK]")
+
+
+def test_a_damaged_model_is_refused(opened):
+    loaded = opened("bert")
+    with torch.no_grad():
+        loaded.model.head.unembed.weight[3, 0] = torch.nan
+    with pytest.raises(CutawayError, match="output in a gap is not a number: its weights are damaged"):
+        fill(loaded, "我爱[MASK]习。")

@@ -41,7 +41,7 @@ def test_opus_mt_wants_the_target_language_before_the_source(opened: Any) -> Non
         translator.prepare("你是谁？", to="en")
     # Only our own models were trained on simplified characters alone.
     assert translator.prepare("你是誰？", to="zh").text == "你是誰？"
-    assert not any("traditional" in note for note in translator.prepare("你是誰？", to="zh").notes)
+    assert not any("traditional" in note.en for note in translator.prepare("你是誰？", to="zh").notes)
 
 
 def test_m2m100_wants_the_sources_language_first_and_the_targets_as_first_word(

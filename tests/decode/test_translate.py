@@ -141,13 +141,14 @@ def test_traditional_characters_are_converted_and_noted(translator: Translator):
     converted = translator.prepare("這本書是我的。")
     assert converted.text == "這本書是我的。"
     assert converted.ids == translator.prepare("这本书是我的。").ids
-    assert any("traditional" in note for note in converted.notes)
+    assert any("traditional" in note.en and "繁体" in note.zh for note in converted.notes)
     for text in ("这本书是我的。", "著名的乾隆皇帝", "Who?"):
-        assert not any("traditional" in note for note in translator.prepare(text).notes)
+        assert not any("traditional" in note.en for note in translator.prepare(text).notes)
 
 
 def test_translating_into_the_texts_own_language_is_noted(translator: Translator):
-    assert any("as asked" in note for note in translator.prepare("你好", to="zh").notes)
+    [note] = translator.prepare("你好", to="zh").notes
+    assert "as asked" in note.en and "按要求" in note.zh
 
 
 def test_a_text_beyond_the_limit_is_refused_or_cut_with_a_note(translator: Translator, tokenizer: Tokenizer):
@@ -157,11 +158,13 @@ def test_a_text_beyond_the_limit_is_refused_or_cut_with_a_note(translator: Trans
     with pytest.raises(CutawayError, match=rf"text 2 has {n} tokens.*at most 94.*96 positions"):
         translator.translate(["你", long])
     short, cut = translator.translate(["你", long], beam=1, truncate=True, max_new_tokens=3)
-    assert short.notes == ()
+    assert (short.notes, short.cut, cut.cut) == ((), False, True)
     assert cut.source_ids[-1] == tokenizer.role("eos")
     kept = len(cut.source_ids) - 2
     assert 92 <= kept <= 94
-    assert cut.notes == (f"only the first {kept} of the text's {n} tokens were translated",)
+    [note] = cut.notes
+    assert note.en == f"only the first {kept} of the text's {n} tokens were translated"
+    assert note.zh == f"这段文字有 {n} 个词块，只翻译了前 {kept} 个"
     exact = tokenizer.decode(cut.source_ids[1:-1])
     assert set(exact) == {"我"}  # no character was cut in two
     assert translator.translate([exact], beam=1, max_new_tokens=3)[0].notes == ()

@@ -103,7 +103,12 @@ def _structure(case: Case) -> None:
     assert "head.logits" not in found.taps
 
 
-@checks("explain")
+@checks("compare_with_gold")
+def _gold(case: Case) -> None:
+    refuses(lambda: inspection.compare_with_gold(case.run, inspection.read_pharaoh("0-0")), "side is 'cross'")
+
+
+@checks("Arithmetic", "explain")
 def _explain(case: Case) -> None:
     width, draw = case.loaded.config.d_model, random.Random(1)
     whole = inspection.explain(case.run, "sentence_vector", (0, width // 2))
@@ -169,11 +174,24 @@ def _alignment(case: Case) -> None:
     refuses(lambda: inspection.source_effect(case.run), "needs an encoder-decoder model")
 
 
-@checks("agreement", "alignment_error", "read_pharaoh")
+@checks("agreement", "alignment_error", "error_by_head", "links", "read_pharaoh")
 def _of_numbers_alone(case: Case) -> None:
     p = case.pattern(LAYER)[HEAD]
     assert inspection.agreement(p, p * 2).pooled == pytest.approx(1.0)
-    assert inspection.alignment_error({(0, 0)}, inspection.read_pharaoh("0-0 1-1")).in_sure == 1
+    gold = inspection.read_pharaoh("0-0 1-1")
+    assert inspection.alignment_error({(0, 0)}, gold).in_sure == 1
+    assert inspection.links(torch.eye(2)) == {(0, 0), (1, 1)}
+    assert inspection.error_by_head(torch.eye(2)[None, None], gold)[0][0].aer == 0
+
+
+@checks("split_words", "word_pieces", "word_weights")
+def _of_words(case: Case) -> None:
+    tokenizer = case.loaded.require_tokenizer()
+    words = inspection.split_words(tokenizer.decode(case.ids))
+    groups = inspection.word_pieces(tokenizer, case.ids, words)
+    p = case.pattern(LAYER)[HEAD].double()
+    got = inspection.word_weights(p, groups, groups)
+    assert got.shape == (len(words), len(words)) and float(got.sum(dim=1).max()) <= 1 + 1e-6
 
 
 # Layers.

@@ -16,9 +16,10 @@ from cutaway.page.blocks import Atlas, Bar, Column, Matrix, Page, Points, Table,
 from cutaway.page.colours import HIDDEN, LAST, NOT_A_NUMBER, entries, palette, reach
 from cutaway.page.drawn import Drawn
 from cutaway.page.html import document, fragment
-from cutaway.page.locale import Locale
+from cutaway.page.locale import Both, Locale
 from cutaway.page.png import png
 from cutaway.page.svg import picture
+from cutaway.page.terminal import Terminal
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "img", "br"}
@@ -173,3 +174,37 @@ def test_128_tokens_and_144_heads_do_not_freeze_a_notebook():
     assert time.process_time() - began < 6
     assert len(text) < 12_000_000
     assert text.count("<text") < 1000  # a browser's cost are elements, not pixels
+
+
+def test_titles_of_columns_stand_upright_where_all_of_them_fit() -> None:
+    for columns, turned in ((["h0", "h10"], 0), (["h0", "layer 10"], 2)):
+        matrix = Matrix(np.zeros((1, 2)), ["0"], columns, "layer", "head", "nats", "signed")
+        assert picture(page("heads", [matrix]), "en").count("rotate(-90") == turned
+
+
+def test_labels_of_a_heat_map_are_in_the_language_of_the_reader() -> None:
+    stages = [Both("input", "输入"), Both("layer 0", "第 0 层")]
+    made = page("stages", [Matrix(WEIGHTS[:2, :2], stages, stages, "down", "across", "weight")])
+    for drawn in (fragment(made, "zh"), picture(made, "zh"), Terminal(locale="zh").text(made)):
+        assert "第 0 层" in drawn and "layer 0" not in drawn
+
+
+def test_a_scale_ends_at_the_greatest_and_its_words_are_not_cut() -> None:
+    unit = "a unit of rather many words that is wider than the maps are"
+    matrix = Matrix(np.array([[0.0, 2.0]]), ["0"], ["a", "b"], "layer", "head", unit, greatest=2.0)
+    for block in (matrix, Atlas(["0.0"], [matrix], 1)):
+        root = ET.fromstring(picture(page("heads", [block]), "en"))
+        labels = [element.text for element in root.iter(f"{SVG}text")]
+        assert {"0", "0.5", "2"} <= set(labels) and unit in labels
+        assert float(root.attrib["width"]) > 200 + 0.6 * 12 * len(unit)
+    (cells, _) = images(picture(page("heads", [matrix]), "en"))
+    assert cells.tolist() == [[0, LAST]]
+    assert "▒ 0.50" in Terminal().text(page("heads", [matrix]))
+
+
+def test_names_of_an_atlas_do_not_touch() -> None:
+    matrix = Matrix(np.zeros((2, 2)), ["0", "1"], ["a", "b"], "layer", "head", "nats", "signed")
+    names = ["encoder self-attention", "decoder self-attention"]
+    root = ET.fromstring(picture(page("heads", [Atlas(names, [matrix, matrix], 2)]), "en"))
+    first, second = (next(each for each in root.iter(f"{SVG}text") if each.text == name) for name in names)
+    assert float(second.attrib["x"]) - float(first.attrib["x"]) > 0.6 * 11 * len(names[0])

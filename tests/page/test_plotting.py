@@ -62,3 +62,11 @@ def test_labels_cover_neither_each_other_nor_a_mark():
             assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1]
     crowded = placed([(50.0, 50.0)] * 40, [60.0] * 40, 11)
     assert 0 < sum(place is None for place in crowded) < 40
+
+
+def test_the_same_label_at_the_same_place_is_said_once() -> None:
+    start = Points([Point(0, 0, "start"), Point(0, 0, "start", 1), Point(1, 1, "end")], "x", "y")
+    assert "\n".join(plot(start, columns=40, locale="en")).count("start") == 1
+    texts = [text.text for text in ET.fromstring(picture(page("paths", [start]), "en")).iter() if text.text]
+    assert texts.count("start") == 3 - 1 + 1  # two marks say it under the pointer, one label
+    assert not any("no room" in text for text in texts)

@@ -1,9 +1,10 @@
 """A page in a terminal: widths, languages, what has no room there."""
 
+import numpy as np
 import pytest
 from tests.page.sample import NASTY, sample
 
-from cutaway.page.blocks import Heading, Page, Remark
+from cutaway.page.blocks import Bar, Code, Column, Heading, Matrix, Page, Remark, Table
 from cutaway.page.locale import Both, Locale, reader_locale
 from cutaway.page.terminal import Terminal
 from cutaway.page.wrapping import folded, wrapped
@@ -83,3 +84,48 @@ def test_the_locale_decides(monkeypatch: pytest.MonkeyPatch, settings: dict[str,
         Terminal(locale=reader_locale()).text(Page(Both("yes", "是"), ()))
         == {"en": "yes", "zh": "是"}[expected]
     )
+
+
+MEASURED = Table(
+    [Column("token"), Column("without", "right"), Column("with", "right"), Column("divergence", "right")],
+    [["▁yesterday", "0.641", "0.577", "0.014"], ["</s>", "0.897", "0.890", "0.002"]],
+)
+
+
+def test_a_table_that_is_too_wide_is_broken_between_columns_and_never_inside_a_number() -> None:
+    lines = Terminal(30).text(Page("fates", (MEASURED,))).splitlines()
+    assert max(map(width, lines)) <= 30
+    assert [line.split()[0] for line in lines if line.startswith("▁")] == ["▁yesterday"] * 2
+    assert all(any(line.endswith(number) for line in lines) for number in ("0.577", "0.014", "0.002"))
+
+
+def test_prose_in_a_last_column_is_wrapped_where_it_has_room() -> None:
+    prose = Table([Column("beam"), Column("text")], [["1", "I borrowed a book about history yesterday."]])
+    lines = Terminal(40).text(Page("found", (prose,))).splitlines()
+    assert lines[3:] == ["1      I borrowed a book about history", "       yesterday."]
+
+
+@pytest.mark.parametrize(("columns", "most"), [(80, 24), (30, 14), (18, 0)])
+def test_bars_are_as_long_as_there_is_room(columns: int, most: int) -> None:
+    bars = Table([Column("head"), Column("effect", "right"), Column("")], [["2.13", "+0.5", Bar(1.0)]])
+    text = Terminal(columns).text(Page("heads", (bars,)))
+    assert text.count("█") == most and text.splitlines()[3].startswith("2.13     +0.5")
+
+
+def test_a_line_is_free_between_two_figures() -> None:
+    lines = Terminal().text(Page("two", (MEASURED, MEASURED))).splitlines()
+    assert lines.count("") == 1 and lines[lines.index("") + 1].startswith("token")
+
+
+def test_what_lines_to_copy_are_for_is_wrapped_as_a_remark_of_the_shell() -> None:
+    code = Code("where each word looked, and what it depends on", "cutaway models")
+    lines = Terminal(40).text(Page("next", (code,))).splitlines()
+    assert len(lines) == 4 and all(line.startswith("# ") for line in lines[1:3])
+
+
+def test_columns_of_one_kind_are_spread_evenly_over_the_blocks() -> None:
+    heads = Matrix(np.ones((1, 12)), ["0"], [f"h{n}" for n in range(12)], "layer", "head", "nats", "signed")
+    lines = Terminal(100).text(Page("heads", (heads,))).splitlines()
+    assert [len(line.split()) for line in lines if line.startswith("layer")] == [13]
+    lines = Terminal(80).text(Page("heads", (heads,))).splitlines()
+    assert [len(line.split()) for line in lines if line.startswith("layer")] == [7, 7]

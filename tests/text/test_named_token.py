@@ -1,8 +1,11 @@
 """What a reader types finds the token that they mean, in vocabularies of every kind."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from tests.text.conftest import KINDS, TEXTS
 from tests.text.marian import write_pair
 
@@ -141,3 +144,21 @@ def test_what_is_several_tokens_or_none_is_refused_with_those_near(tmp_path: Pat
     with pytest.raises(CutawayError, match="'dog' is"):  # the model has fewer rows than the tokenizer pieces
         find_token("dog", 3, [tokenizer])
     assert piece_label(9, tokenizer) == "⟨9⟩" == piece_label(9, None)
+
+
+def test_whole_numbers_of_any_library_are_ids(tmp_path: Path) -> None:
+    tokenizer = vocabulary(tmp_path, "[UNK]", "cat", "##s", "dog")
+    for token in (2, np.int64(2), torch.tensor(2), torch.tensor([0, 1, 5, 1]).argmax()):
+        found = find_token(token, 4, [tokenizer])
+        assert found == 2 and type(found) is int
+    given: list[Any] = [2.0, None, [2]]
+    for wrong in given:
+        with pytest.raises(CutawayError, match=r"a token is .*, expected an id, 0 to 3, or a text"):
+            find_token(wrong, 4, [tokenizer])
+
+
+def test_a_long_text_is_refused_in_a_short_message(tokenizers: dict[str, Tokenizer]) -> None:
+    for tokenizer in tokenizers.values():
+        with pytest.raises(CutawayError, match=r"….* is ") as caught:
+            find_token("x" * 4000, tokenizer.vocab_size, [tokenizer])
+        assert len(str(caught.value)) < 400

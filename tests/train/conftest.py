@@ -29,6 +29,12 @@ VOCABULARY = 32
 PAD, MASK, BOS, EOS = 0, 1, 2, 3
 
 
+@pytest.fixture(autouse=True)
+def reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads what a run says: an English reader, wherever the tests run."""
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+
+
 def tiny(family: str, **changes: object) -> ModelConfig:
     values = {
         "family": family, "vocab_size": VOCABULARY, "d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24,

@@ -25,12 +25,13 @@ from cutaway.text.tokenizer import Tokenizer
 
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 TEMPLATE = "chat_template.jinja"
+NAMELESS = ("model", "checkpoint", "weights")  # folder names that tell nothing
 MOST_TEMPLATE_BYTES = 1_000_000
 MOST_TABLE = 1_000_000  # numbers of a table of positions, whatever the weights; else an eighth of theirs
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz", ".npy")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loaded:
     """An opened model. `generation` is its generation_config.json, empty when there is none; `path` the folder or
     file that it came from."""
@@ -41,6 +42,19 @@ class Loaded:
     generation: Mapping[str, object]
     path: Path
     chat_template: str | None = None  # Jinja, untrusted
+
+    @property
+    def name(self) -> str:
+        """What to call it: its folder's name, that of the folder above where the former says nothing (`model`), or its
+        file's without the ending."""
+        place = self.path.absolute()
+        if place.is_file():
+            return place.stem
+        return place.parent.name if place.name in NAMELESS and place.parent.name else place.name
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"<{self.name}: {self.config.family} model of {parameters:,} parameters, from {self.path}>"
 
     def require_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

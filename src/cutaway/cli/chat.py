@@ -8,27 +8,59 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, write
 from cutaway.errors import CutawayError
+from cutaway.page.locale import told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
     from cutaway.decode.chat import Conversation
 
 
+@in_chinese(
+    "与学过对话的模型交谈。标准输入的每一行是一条消息。\n\n在终端里，Ctrl-C 打断回答，Ctrl-D 结束对话。"
+)
 def chat(
     model: Annotated[
-        str, typer.Argument(help="A model's folder or GGUF file; it must have a chat template.")
+        str,
+        typer.Argument(
+            help=told(
+                "A model's folder or GGUF file; it must have a chat template.",
+                "模型文件夹或 GGUF 文件；它必须带有对话模板。",
+            )
+        ),
     ],
     system: Annotated[
-        str | None, typer.Option(help="Tell the model beforehand how to behave.", metavar="TEXT")
+        str | None,
+        typer.Option(
+            help=told("Tell the model beforehand how to behave.", "事先告诉模型该怎样应答。"),
+            metavar=told("TEXT", "文字"),
+        ),
     ] = None,
     temperature: Annotated[
-        float, typer.Option(help="0 takes the likeliest token; 1 draws as learned.")
+        float,
+        typer.Option(
+            help=told(
+                "0 takes the likeliest token; 1 draws as learned.", "0 总取最可能的词块；1 按学到的概率抽取。"
+            )
+        ),
     ] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Draw from the fewest tokens that have this mass.")] = 0.95,
-    max_tokens: Annotated[int, typer.Option(help="Most new tokens of an answer.")] = 512,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same answers.")] = 0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            help=told(
+                "Draw from the fewest tokens that have this mass.",
+                "只从概率之和达到此值的最少几个词块中抽取。",
+            )
+        ),
+    ] = 0.95,
+    max_tokens: Annotated[
+        int, typer.Option(help=told("Most new tokens of an answer.", "一次回答最多多少个新词块。"))
+    ] = 512,
+    seed: Annotated[
+        int, typer.Option(help=told("The same seed gives the same answers.", "种子相同，回答就相同。"))
+    ] = 0,
 ) -> None:
     """Talk with a model that was taught to chat. Each line of standard input is a message.
 
@@ -49,7 +81,7 @@ def chat(
         for message in _piped():
             _answer(conversation, message)
         return
-    note("Ctrl-C stops an answer, Ctrl-D ends the chat")
+    note(told("Ctrl-C stops an answer, Ctrl-D ends the chat", "Ctrl-C 打断回答，Ctrl-D 结束对话"))
     for message in _typed("> " if sys.stdout.isatty() else ""):
         try:
             _answer(conversation, message)
@@ -70,7 +102,12 @@ def _answer(conversation: "Conversation", message: str) -> None:
             finish = token.finish
     write()
     if finish == "length":
-        note("the answer was cut: --max-tokens was reached, or the end of the model's positions")
+        note(
+            told(
+                "the answer was cut: --max-tokens was reached, or the end of the model's positions",
+                "回答被截断：到了 --max-tokens，或用完了模型的位置",
+            )
+        )
 
 
 def _piped() -> Iterator[str]:
@@ -103,7 +140,7 @@ def _typed(sign: str) -> Iterator[str]:
             write()
             continue
         except UnicodeDecodeError:
-            note("that was not UTF-8; please type it again")
+            note(told("that was not UTF-8; please type it again", "输入的不是 UTF-8，请重新输入"))
             continue
         if text.strip():
             yield text

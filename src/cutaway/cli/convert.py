@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, write, write_table
 from cutaway.errors import CutawayError
+from cutaway.page.locale import told
 from cutaway.zoo import find
 
 
@@ -32,15 +34,43 @@ UNITS = {"": 1, "B": 1} | {
 }
 
 
+@in_chinese("把模型写成 Hugging Face 文件夹：config.json、model.safetensors 和 tokenizer.json。")
 def convert(
-    model: Annotated[str, typer.Argument(help="A bundled model's name, a model's folder, or a GGUF file.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty, or not be there yet.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help=told(
+                "A bundled model's name, a model's folder, or a GGUF file.",
+                "自带模型的名字、模型文件夹或 GGUF 文件。",
+            )
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            help=told(
+                "The folder to write; it must be empty, or not be there yet.",
+                "要写入的文件夹；须为空，或尚不存在。",
+            )
+        ),
+    ],
     dtype: Annotated[
         Dtype | None,
-        typer.Option(help="Type of the weights; not given: that of the file (float32 if quantised)."),
+        typer.Option(
+            help=told(
+                "Type of the weights; not given: that of the file (float32 if quantised).",
+                "权重的数值类型；不给则与原文件相同（量化文件为 float32）。",
+            )
+        ),
     ] = None,
     shard_size: Annotated[
-        str | None, typer.Option(help="Most weights in one file, such as 500MB; not given: one file for all.")
+        str | None,
+        typer.Option(
+            help=told(
+                "Most weights in one file, such as 500MB; not given: one file for all.",
+                "一个文件最多放多少权重，如 500MB；不给则全放进一个文件。",
+            )
+        ),
     ] = None,
 ) -> None:
     """Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json."""
@@ -70,16 +100,23 @@ def convert(
     copy_settings(path, out)
     files = sorted(file for file in out.rglob("*") if file.is_file())
     rows = [(str(file.relative_to(out)), f"{file.stat().st_size:,}") for file in files]
-    write_table(("file", "bytes"), rows, right=("bytes",))
+    write_table((told("file", "文件"), told("bytes", "字节")), rows, right=(1,))
     parameters = sum(weight.numel() for weight in loaded.model.parameters())
-    kind = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    write(f"{out}: {kind['model_type']}, {parameters:,} parameters, {kind['dtype']}")
+    written = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    kind, type_of_weights = written["model_type"], written["dtype"]
+    write(
+        told(
+            f"{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
+            f"{out}：{kind}，{parameters:,} 个参数，{type_of_weights}",
+        )
+    )
     if left_out:
+        names = f"{', '.join(left_out[:6])}{' …' if left_out[6:] else ''}"
         note(
-            f"left out, since no forward pass here reads them: {', '.join(left_out[:6])}{' …' if left_out[6:] else ''}"
+            told("left out, since no forward pass here reads them: ", "未写出，因为前向计算用不到：") + names
         )
     if loaded.tokenizer is None:
-        note("the model has no tokenizer, so none was written")
+        note(told("the model has no tokenizer, so none was written", "模型没有分词器，所以没有写出分词器"))
 
 
 def size_in_bytes(text: str) -> int:

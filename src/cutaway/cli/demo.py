@@ -1,12 +1,13 @@
 """`cutaway demo`: the main job on the bundled model, and what to try next."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import shows_unicode, write, write_map
 from cutaway.cli.translate import open_translator
-from cutaway.page.locale import reader_locale
+from cutaway.page.locale import Locale, reader_locale, told
 from cutaway.text.display import pad, width
 from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
@@ -39,6 +40,7 @@ NEXT = (
     ('cutaway translate "我不知道他在哪里。" --show alignment', TRANSLATOR),
     ('cutaway translate "I have never been there." --nbest 3', TRANSLATOR),
     ('cutaway translate "你会说英语吗？" --show tokens --show scores', TRANSLATOR),
+    ('cutaway inspect translate-zh-en "他昨天买了一本新书。"', TRANSLATOR),
     ('cutaway tokenize "我爱机器学习"', TRANSLATOR),
     ('cutaway generate "床前明月光，"', POET),
     ('cutaway fill "The sun [MASK] in the east."', MASKED),
@@ -46,10 +48,16 @@ NEXT = (
 )
 
 
+@in_chinese("翻译几句话，画出其中一句是怎么来的，再给出接下来可以试的命令。")
 def demo(
     lang: Annotated[
-        Literal["zh", "en"] | None,
-        typer.Option(help="Language of the explanations; not given: the locale's."),
+        Locale | None,
+        typer.Option(
+            help=told(
+                "Language of the explanations; not given: the locale's.",
+                "说明用的语言；不给则随系统区域设置。",
+            )
+        ),
     ] = None,
 ) -> None:
     """Translate a few sentences, draw how one came about, and say what to try next."""

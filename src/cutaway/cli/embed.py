@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
+from cutaway.page.locale import told
 from cutaway.text.display import visible
 from cutaway.zoo import find
 
@@ -25,20 +27,49 @@ _FORMATS = (".npy", ".safetensors", ".jsonl")
 _VALUES, _CHARACTERS, _NOTES = 3, 60, 10  # how much is printed of a vector, of a text, and of the notes
 
 
+@in_chinese("把每段文字变成一个向量；意思相近的文字，向量的方向也相近。")
 def embed(
     text: Annotated[
-        str | None, typer.Argument(help="The text; without it and --file, lines from standard input.")
+        str | None,
+        typer.Argument(
+            help=told(
+                "The text; without it and --file, lines from standard input.",
+                "文字；不给它也不给 --file 时，逐行读标准输入。",
+            )
+        ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="A model's folder, or a bundled model's name.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help=told("A model's folder, or a bundled model's name.", "模型文件夹，或自带模型的名字。"),
+        ),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Embed the lines of a file.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help=told("Embed the lines of a file.", "逐行处理一个文件。")),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the vectors to a .npy, .safetensors or .jsonl file."),
+        typer.Option(
+            "--output",
+            "-o",
+            help=told(
+                "Write the vectors to a .npy, .safetensors or .jsonl file.",
+                "把向量写进 .npy、.safetensors 或 .jsonl 文件。",
+            ),
+        ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a text: text, tokens, norm, vector.")
+        bool,
+        typer.Option(
+            "--json",
+            help=told(
+                "One JSON object a text: text, tokens, norm, vector.",
+                "每段文字输出一个 JSON 对象：text、tokens、norm、vector。",
+            ),
+        ),
     ] = False,
 ) -> None:
     """Turn each text into one vector; texts about the same have vectors that point the same way."""
@@ -49,7 +80,7 @@ def embed(
     found = embed_with_notes(loaded, texts)
     if output is not None:
         _save(output, texts, found)
-        write(f"{_sizes(found)} written to {output}")
+        write(told(f"{_sizes(found)} written to {output}", f"{_sizes(found)}；已写入 {output}"))
     elif as_json:
         for line in _objects(texts, found):
             write(line)
@@ -74,15 +105,16 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
 
     with typer.progressbar(
         length=len(texts),
-        label="embedding",
+        label=told("embedding", "计算向量"),
         file=sys.stderr,
         hidden=not sys.stderr.isatty() or len(texts) < 100,
     ) as bar:
         found = embed(loaded, texts, progress=bar.update)
     for remark in found.notes[:_NOTES]:
-        note(remark if len(texts) > 1 else remark.replace("text 1", "the text", 1))
+        note(remark)
     if len(found.notes) > _NOTES:
-        note(f"and {len(found.notes) - _NOTES:,} more such texts")
+        more = f"{len(found.notes) - _NOTES:,}"
+        note(told(f"and {more} more such texts", f"还有 {more} 段文字也是这样"))
     return found
 
 
@@ -134,7 +166,13 @@ def _print(texts: list[str], found: "Embeddings") -> None:
         first = " ".join(f"{value:6.3f}" for value in vector[:_VALUES].tolist())
         rest = " …" if len(vector) > _VALUES else ""
         rows.append((str(tokens), f"{vector.norm():.3f}", first + rest, beginning(text)))
-    write_table(("tokens", "norm", "first values", "text"), rows, right=("tokens", "norm"))
+    headers = (
+        told("tokens", "词块数"),
+        told("norm", "范数"),
+        told("first values", "前几个值"),
+        told("text", "文字"),
+    )
+    write_table(headers, rows, right=(0, 1))
     write(_sizes(found))
 
 
@@ -147,8 +185,11 @@ def beginning(text: str) -> str:
 def _sizes(found: "Embeddings") -> str:
     """`2 vectors of 384 numbers, mean of the tokens, normalised (modules.json)`."""
     count, width = found.vectors.shape
-    length = "normalised" if found.normalised else "not normalised"
-    return (
-        f"{count:,} vector{'' if count == 1 else 's'} of {width} numbers, "
-        f"{found.pooling} pooling, {length} ({found.source})"
+    normalised = found.normalised
+    source = told("defaults", "默认设置") if found.source == "defaults" else found.source
+    return told(
+        f"{count:,} vector{'' if count == 1 else 's'} of {width} numbers, {found.pooling} pooling, "
+        f"{'normalised' if normalised else 'not normalised'} ({source})",
+        f"{count:,} 个向量，各 {width} 个数，{found.pooling} 池化，"
+        f"{'已' if normalised else '未'}归一化（{source}）",
     )

@@ -1,109 +1,210 @@
 """`cutaway inspect`: what a model is, on one screen, without loading its weights; with a text, what happens in it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from cutaway.cli.boxes import draw
-from cutaway.cli.parameter_table import table
-from cutaway.cli.tap_lines import compressed, packed
+from cutaway.cli.help import in_chinese
+from cutaway.cli.screen import LABEL, screen
 from cutaway.cli.terminal import columns, shows_unicode, write
-from cutaway.cli.views.request import Options, SideName, View
+from cutaway.cli.views.request import ABOUT, Options, SideName, View
 from cutaway.errors import CutawayError
-from cutaway.page.locale import reader_locale
-from cutaway.text.display import pad, truncate, visible, width
+from cutaway.page.locale import Locale, reader_locale, told
+from cutaway.text.display import truncate, width
 from cutaway.zoo import find
 
-if TYPE_CHECKING:
-    from cutaway.inspection.structure.anatomy import Anatomy, Control
-
 CONTEXT = 512  # tokens in view at which operations are counted when nothing else is asked for
-LONGEST = 32  # columns a control token may take
-LABEL = 12  # columns of the words at the left
 _ASCII = str.maketrans("┌┐└┘├┤─│╞╡═▲►×–→±·…", "++++++-|++=^>x->~*.")
 
 
+def _views(language: int) -> str:
+    """Every view with what it answers."""
+    between, colon = (("; ", ": "), ("；", "："))[language]
+    return between.join(f"{view}{colon}{about[language]}" for view, about in ABOUT.items())
+
+
+@in_chinese(
+    "一屏看懂一个模型：结构图、尺寸、参数、内存、每个词块的运算量、词表与探点；"
+    "给了文字，则看它在模型里怎样被处理。"
+)
 def inspect(
-    model: Annotated[str, typer.Argument(help="A bundled model's name, or a model's folder or GGUF file.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help=told(
+                "A bundled model's name, or a model's folder or GGUF file.",
+                "自带模型的名字、模型文件夹或 GGUF 文件。",
+            )
+        ),
+    ],
     text: Annotated[
         str | None,
         typer.Argument(
-            help="A text to follow; for neighbours a token, for projection one or several, for analogy three "
-            "('king - man + woman')."
+            help=told(
+                "A text to follow; for neighbours a token, for projection one or several, for analogy three "
+                "('king - man + woman').",
+                "要跟踪的文字；neighbours 要一个词块，projection 要一个或几个，"
+                "analogy 要三个（'king - man + woman'）。",
+            )
         ),
     ] = None,
     show: Annotated[
-        View | None, typer.Option(help="What to look at; with a text and without this: the overview.")
+        View | None,
+        typer.Option(
+            metavar="VIEW",
+            help=told(
+                f"What to look at; with a text and without this: the overview. {_views(0)}",
+                f"看什么；给了文字而不给此项时为总览。{_views(1)}",
+            ),
+        ),
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="A layer, from 0.")] = None,
-    head: Annotated[int | None, typer.Option(help="A head, from 0.")] = None,
+    layer: Annotated[int | None, typer.Option(help=told("A layer, from 0.", "层号，从 0 数起。"))] = None,
+    head: Annotated[int | None, typer.Option(help=told("A head, from 0.", "头号，从 0 数起。"))] = None,
     side: Annotated[
         SideName | None,
-        typer.Option(help="Where: encoder, decoder, or the decoder's attention to the source."),
+        typer.Option(
+            help=told(
+                "Where: encoder, decoder, or the decoder's attention to the source.",
+                "哪里：编码器、解码器，或解码器对原文的注意力（cross）。",
+            )
+        ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
-            help="A translation to look at in the place of the model's; in analogy: the expected answer."
+            help=told(
+                "A translation to look at in the place of the model's; in analogy: the expected answer.",
+                "代替模型译文来看的译文；用于 analogy：期望的答案。",
+            )
         ),
     ] = None,
     to: Annotated[
-        str | None, typer.Option(help="zh or en; not given: told by the text's characters.")
+        str | None,
+        typer.Option(
+            help=told(
+                "zh or en; not given: told by the text's characters.", "zh 或 en；不给则由文字本身判断。"
+            )
+        ),
     ] = None,
-    top: Annotated[int | None, typer.Option(help="How many to list.")] = None,
+    top: Annotated[int | None, typer.Option(help=told("How many to list.", "列出几个。"))] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option(help="In diff: one change as a JSON object, or a list; may be repeated."),
+        typer.Option(
+            help=told(
+                "In diff: one change as a JSON object, or a list; may be repeated.",
+                "用于 diff：以 JSON 对象给出一处改动，或给出一个列表；可多次给出。",
+            )
+        ),
     ] = None,
     name: Annotated[
         str | None,
         typer.Option(
-            help="In explain a value's, in svd and rank a parameter's name; in neurons, logit and gradients the token "
-            "whose logit is told of; in drift the word; in neighbours, analogy and projection embedding or unembedding."
+            help=told(
+                "In explain a value's, in svd and rank a parameter's name; in neurons, logit and gradients the token "
+                "whose logit is told of; in drift the word; in neighbours, analogy and projection embedding or "
+                "unembedding.",
+                "用于 explain：某个值的名字；svd、rank：参数的名字；neurons、logit、gradients：要看其 logit 的词块；"
+                "drift：要看的词；neighbours、analogy、projection：embedding 或 unembedding。",
+            )
         ),
     ] = None,
     index: Annotated[
         str | None,
         typer.Option(
-            help="In explain the place of one number (0,-1,5); in lens, neurons, logit and gradients of a token, "
-            "from 0."
+            help=told(
+                "In explain the place of one number (0,-1,5); in lens, neurons, logit and gradients of a token, "
+                "from 0.",
+                "用于 explain：一个数的位置（0,-1,5）；lens、neurons、logit、gradients：词块的位置，从 0 数起。",
+            )
         ),
     ] = None,
-    other: Annotated[str | None, typer.Option(help="In drift and similarity: the other text.")] = None,
+    other: Annotated[
+        str | None,
+        typer.Option(
+            help=told(
+                'In drift and similarity: the other text; in diff: what a change resid takes from ("from": "other").',
+                '用于 drift 和 similarity：另一段文字；diff：resid 改动从它那里取值（"from": "other"）。',
+            )
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="A second token: in logit its logit is taken off, in gradients the way to the text starts from it."
+            help=told(
+                "A second token: in logit its logit is taken off, in gradients the way to the text starts from it.",
+                "第二个词块：用于 logit：减去它的 logit；gradients：从它出发走到这段文字。",
+            )
+        ),
+    ] = None,
+    gold: Annotated[
+        str | None,
+        typer.Option(
+            help=told(
+                "In align: links between words that people drew, source-target from 0: '0-0 1-2 2?1'.",
+                "用于 align：人工标注的词间链接，原文-译文，从 0 数起：'0-0 1-2 2?1'。",
+            )
         ),
     ] = None,
     ranks: Annotated[
-        str | None, typer.Option(help="In rank: how many singular values are kept, such as 1,4,16.")
+        str | None,
+        typer.Option(
+            help=told(
+                "In rank: how many singular values are kept, such as 1,4,16.",
+                "用于 rank：保留几个奇异值，如 1,4,16。",
+            )
+        ),
     ] = None,
     context: Annotated[
         int | None,
-        typer.Option(help="Without a text: tokens in view for operations and cache; else 512 and the limit."),
+        typer.Option(
+            help=told(
+                "Without a text: tokens in view for operations and cache; else 512 and the limit.",
+                "不给文字时：按上下文有这么多词块来算运算量与缓存；不给则取 512 和上限。",
+            )
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as one JSON object.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help=told("Everything as one JSON object.", "以一个 JSON 对象输出全部内容。")),
+    ] = False,
     save: Annotated[
-        Path | None, typer.Option(help="Write the arrays of a view to a .safetensors, .npz or .csv file.")
+        Path | None,
+        typer.Option(
+            help=told(
+                "Write the arrays of a view to a .safetensors, .npz or .csv file.",
+                "把视图里的数组写进 .safetensors、.npz 或 .csv 文件。",
+            )
+        ),
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw a view into an .svg file.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help=told("Draw a view into an .svg file.", "把视图画成 .svg 文件。"))
+    ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Draw a view into an .html file that needs nothing beside it.")
+        Path | None,
+        typer.Option(
+            help=told(
+                "Draw a view into an .html file that needs nothing beside it.",
+                "把视图画成独立的 .html 文件，不依赖其他文件。",
+            )
+        ),
     ] = None,
     lang: Annotated[
-        Literal["zh", "en"] | None,
-        typer.Option(help="Language of what a view says; not given: the locale's."),
+        Locale | None,
+        typer.Option(
+            help=told(
+                "Language of what a view says; not given: the locale's.",
+                "显示用的语言；不给则随系统区域设置。",
+            )
+        ),
     ] = None,
 ) -> None:
     """Show what a model is: its boxes, sizes, parameters, memory, work per token, tokens and taps; with a text, what
     happens to it inside."""
     options = Options(
-        layer, head, side, target, to, top, tuple(change or ()), name, index, other, against, ranks
+        layer, head, side, target, to, top, tuple(change or ()), name, index, other, against, ranks, gold
     )
     if text is not None or show is not None:
         if context is not None:
@@ -136,7 +237,7 @@ def inspect(
     if as_json:
         write(json.dumps({"model": model, **to_dict(found)}, ensure_ascii=False))
         return
-    _print(screen(path.name, found, columns()))
+    _print(screen(path.name, found, columns(), lang or reader_locale()))
 
 
 def _print(lines: Sequence[str]) -> None:
@@ -149,145 +250,6 @@ def _print(lines: Sequence[str]) -> None:
         if number == 0:
             text.stylize("bold")
         elif line[:1].isalpha():
-            text.stylize("bold", 0, LABEL)
+            text.stylize("bold", 0, len(truncate(line, LABEL, "")))
         text.highlight_regex(r"[┌┐└┘├┤─│╞╡═]+", "dim")
         console.print(text, soft_wrap=True)
-
-
-def screen(name: str, found: "Anatomy", columns: int) -> list[str]:
-    """The lines of the whole screen, each within `columns` terminal columns where no single word is longer. What is
-    said about parameters stands beside the figure where there is room, else below."""
-    figure = draw(found.config, columns)
-    left = max(map(width, figure)) + 3
-    beside = table(found, columns - left)
-    title = f"{name} · {found.family} · {found.architecture} · {found.parameters:,} parameters"
-    lines = [*wrap(title, columns), ""]
-    if left + max(map(width, beside)) <= columns:
-        above = max(0, (len(figure) - len(beside)) // 2)
-        beside = [""] * above + beside + [""] * (len(figure) - above - len(beside))
-        figure += [""] * (len(beside) - len(figure))
-        lines += [f"{pad(drawn, left)}{line}" for drawn, line in zip(figure, beside, strict=True)]
-    else:
-        lines += [*figure, "", *table(found, columns)]
-    taps = packed(compressed(found.taps), columns - LABEL)
-    facts = [*_facts(found), (f"{len(found.taps):,} taps", taps)]
-    lines += ["", *_laid_out(facts, columns)]
-    return [line.rstrip() for line in lines]
-
-
-def _laid_out(facts: Sequence[tuple[str, list[str]]], columns: int) -> list[str]:
-    """Each label with its texts at its right, continued lines under them."""
-    lines: list[str] = []
-    for label, texts in facts:
-        for text in texts:
-            for line in _wrapped(text, columns - LABEL):
-                lines.append(f"{pad(label, LABEL)}{line}")
-                label = ""
-    return lines
-
-
-def _wrapped(text: str, columns: int) -> Iterator[str]:
-    """Lines of at most `columns` terminal columns, broken at spaces and, where there is none, after commas."""
-    line = ""
-    for word in text.split(" "):
-        if line and width(f"{line} {word}") > columns:
-            yield line
-            line = f"  {word}"
-        else:
-            line = f"{line} {word}" if line else word
-        while width(line) > columns and "," in line.rstrip(",")[:columns]:
-            cut = line.rstrip(",").rindex(",", 0, columns) + 1
-            yield line[:cut]
-            line = f"  {line[cut:]}"
-    yield line
-
-
-def _facts(found: "Anatomy") -> Iterator[tuple[str, list[str]]]:
-    yield "sizes", [_sizes(found)]
-    weights = [f"{dtype} {amount(size, 'B')}" for dtype, size in found.memory.items() if dtype != "bf16"]
-    if found.active_parameters != found.parameters:
-        chosen = f"{found.config.n_experts_per_token} of {found.config.n_experts} experts"
-        yield "at work", [f"{found.active_parameters:,} parameters on each token ({chosen})"]
-    yield "weights", [" · ".join(weights).replace("fp16", "fp16/bf16") + _stored(found)]
-    if found.cache is not None:
-        yield "cache", [_cache(found)]
-    yield "operations", [_operations(found, n) for n in range(len(found.operations))]
-    yield "context", [_context(found)]
-    if found.tokenizer is None:
-        yield "tokenizer", ["none among the files"]
-        return
-    controls = found.tokenizer.controls
-    yield "tokenizer", [f"{found.tokenizer.size:,} pieces, {len(controls)} of them control tokens"]
-    if controls:
-        yield "control", [_controls(controls)]
-
-
-def _sizes(found: "Anatomy") -> str:
-    config = found.config
-    layers = f"{config.n_layers} layers"
-    if config.family == "encoder-decoder":
-        layers = f"{config.encoder_layers} + {config.n_layers} layers"
-    biases = {"attention": config.attn_bias, "feed-forward": config.mlp_bias, "output": config.head_bias}
-    if config.attn_bias and not config.has_out_bias:
-        biases = {"q, k, v" if name == "attention" else name: has for name, has in biases.items()}
-    have = ", ".join(name for name, has in biases.items() if has)
-    return f"{layers}, width {config.d_model:,}, biases: {have or 'none'}"
-
-
-def _stored(found: "Anatomy") -> str:
-    kinds = [
-        kind.dtype if len(found.stored) == 1 else f"{kind.tensors} {kind.dtype}" for kind in found.stored
-    ]
-    return f"; stored as {', '.join(kinds)}" if kinds else ""
-
-
-def _cache(found: "Anatomy") -> str:
-    assert found.cache is not None
-    token, source = found.cache.bytes_per_token["fp16"], found.cache.bytes_per_source_token["fp16"]
-    longest = found.operations[-1].context
-    if source:
-        each = f"{amount(token, 'B')} a target, {amount(source, 'B')} a source token"
-    else:
-        each = f"{amount(token, 'B')} a token"
-    return f"{each} in 16 bits; {amount((token + source) * longest, 'B')} at {longest:,}"
-
-
-def _operations(found: "Anatomy", number: int) -> str:
-    counted = found.operations[number]
-    token, source = counted.per_token, counted.per_source_token
-    view = f"at {counted.context:,} tokens"
-    if source is not None:
-        return f"{amount(token.total, 'FLOP')} a target token, {amount(source.total, 'FLOP')} a source token {view}"
-    share = f"{100 * token.attention / token.total:.0f} % of it attention"
-    return f"{amount(token.total, 'FLOP')} a token {view}, {share}"
-
-
-def _context(found: "Anatomy") -> str:
-    config = found.config
-    of = {"learned": "table of learned positions", "sinusoidal": "table of sinusoids", "none": "no positions"}
-    kind = of.get(config.position, f"{'ALiBi' if config.position == 'alibi' else config.position} positions")
-    sides = " tokens of source and as many of target" if config.family == "encoder-decoder" else " tokens"
-    return f"{found.max_len:,}{sides} ({kind})"
-
-
-def _controls(controls: Sequence["Control"], most: int = 12) -> str:
-    """Those with a role first."""
-    ordered = sorted(controls, key=lambda control: not control.roles)
-    shown = [_control(control) for control in ordered[:most]]
-    more = [f"and {len(controls) - most} more"] if len(controls) > most else []
-    return " · ".join([*shown, *more])
-
-
-def _control(control: "Control") -> str:
-    """A file may spell its control tokens in any way, so they are shown as a reader can see them."""
-    piece = f"{control.id} {truncate(visible(control.piece), LONGEST)}"
-    return f"{piece} ({', '.join(control.roles).replace('_', ' ')})" if control.roles else piece
-
-
-def amount(number: float, unit: str) -> str:
-    """Three digits and a decimal prefix: `18.8 MB`, `512 B`, `1.21 GFLOP`."""
-    for prefix in ("", "k", "M", "G", "T"):
-        if number < 999.5 or prefix == "T":
-            break
-        number /= 1000
-    return f"{number:.0f} {unit}" if not prefix else f"{number:.3g} {prefix}{unit}"

@@ -17,6 +17,7 @@ from cutaway.cli.embed import embed
 from cutaway.cli.evaluate import evaluate
 from cutaway.cli.fill import fill
 from cutaway.cli.generate import generate
+from cutaway.cli.help import Command, Group
 from cutaway.cli.inspect import inspect
 from cutaway.cli.models import models
 from cutaway.cli.similarity import similarity
@@ -25,10 +26,15 @@ from cutaway.cli.tokenizer import tokenizer
 from cutaway.cli.train import train
 from cutaway.cli.translate import translate
 from cutaway.errors import CutawayError
+from cutaway.page.locale import told
 
 app = typer.Typer(
     name="cutaway",
-    help="Train, run and see inside Transformers. Try: cutaway demo",
+    cls=Group,
+    help=told(
+        "Train, run and see inside Transformers. Try: cutaway demo",
+        "训练、运行并看进 Transformer 的内部。先试试：cutaway demo",
+    ),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -36,22 +42,37 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command, line in (
-    (demo, "Translate a few sentences and draw how one came about."),
-    (translate, "Translate between Chinese and English."),
-    (generate, "Go on with a text."),
-    (chat, "Talk with a model that was taught to chat."),
-    (fill, "Find the words for the gaps of a text."),
-    (embed, "Turn texts into vectors that say what they are about."),
-    (similarity, "Compare texts by their vectors."),
-    (evaluate, "BLEU and chrF of a translator on a test set."),
-    (inspect, "Show what a model is: boxes, sizes, parameters, memory, taps."),
-    (models, "List the bundled models."),
-    (tokenize, "Show how a text is cut into pieces."),
-    (convert, "Write a model as a Hugging Face folder."),
-    (train, "Train a model by a recipe."),
+    (
+        demo,
+        told(
+            "Translate a few sentences and draw how one came about.", "翻译几句话，画出其中一句是怎么来的。"
+        ),
+    ),
+    (translate, told("Translate between Chinese and English.", "在中英文之间翻译。")),
+    (generate, told("Go on with a text.", "接着一段文字往下写。")),
+    (chat, told("Talk with a model that was taught to chat.", "与学过对话的模型交谈。")),
+    (fill, told("Find the words for the gaps of a text.", "填上文字里的空缺。")),
+    (embed, told("Turn texts into vectors that say what they are about.", "把文字变成表达其意思的向量。")),
+    (similarity, told("Compare texts by their vectors.", "用向量比较文字。")),
+    (evaluate, told("BLEU and chrF of a translator on a test set.", "在测试集上算译文的 BLEU 与 chrF。")),
+    (
+        inspect,
+        told(
+            "Show what a model is: boxes, sizes, parameters, memory, taps.",
+            "看懂一个模型：结构图、尺寸、参数、内存、探点。",
+        ),
+    ),
+    (models, told("List the bundled models.", "列出自带的模型。")),
+    (tokenize, told("Show how a text is cut into pieces.", "显示文字怎样切成词块。")),
+    (convert, told("Write a model as a Hugging Face folder.", "把模型写成 Hugging Face 文件夹。")),
+    (train, told("Train a model by a recipe.", "按配方训练模型。")),
 ):
-    app.command(short_help=line)(command)
-app.add_typer(tokenizer, name="tokenizer", short_help="Learn a vocabulary (tokenizer train).")
+    app.command(cls=Command, short_help=line)(command)
+app.add_typer(
+    tokenizer,
+    name="tokenizer",
+    short_help=told("Learn a vocabulary (tokenizer train).", "学一个词表（tokenizer train）。"),
+)
 
 
 def show_version(wanted: bool) -> None:
@@ -64,7 +85,12 @@ def show_version(wanted: bool) -> None:
 def root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit."),
+        typer.Option(
+            "--version",
+            callback=show_version,
+            is_eager=True,
+            help=told("Print the version and exit.", "显示版本号后退出。"),
+        ),
     ] = False,
 ) -> None:
     pass

@@ -5,22 +5,47 @@ import re
 from math import prod
 from pathlib import Path
 
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import write, write_table
+from cutaway.page.locale import Both, reader_locale, said, told
 from cutaway.zoo import bundled
 
+FAMILIES = {
+    "encoder-decoder": Both("encoder-decoder", "编码器-解码器"),
+    "decoder-only": Both("decoder-only", "仅解码器"),
+    "encoder-only": Both("encoder-only", "仅编码器"),
+}
+MEASURES = {  # what the cards of the bundled models call them
+    "loss per hidden piece": Both("loss per hidden piece", "每个被遮词块的损失"),
+    "loss per character": Both("loss per character", "每个字的损失"),
+    "bits per byte": Both("bits per byte", "每字节比特数"),
+}
 
+
+@in_chinese("列出自带的模型：名称、家族、参数量、占用磁盘，以及模型卡里的成绩。")
 def models() -> None:
     """List the bundled models: name, family, parameters, size on disk, scores from the model card."""
     folders = bundled()
     if not folders:
-        write("no model is bundled; train one: cutaway train recipes/translate-zh-en.toml")
+        write(
+            told("no model is bundled; train one: ", "没有自带模型；训练一个：")
+            + "cutaway train recipes/translate-zh-en.toml"
+        )
         return
     rows = []
     for folder in folders:
         size = sum(file.stat().st_size for file in folder.iterdir())
-        scores = "\n".join(card_scores(folder)) or "none in its card"
-        rows.append((folder.name, family(folder), f"{parameters(folder):,}", f"{size / 1e6:.1f}", scores))
-    write_table(("name", "family", "parameters", "MB", "scores"), rows, right=("parameters", "MB"))
+        scores = "\n".join(card_scores(folder)) or told("none in its card", "模型卡里没有")
+        kind = said(FAMILIES[family(folder)], reader_locale())
+        rows.append((folder.name, kind, f"{parameters(folder):,}", f"{size / 1e6:.1f}", scores))
+    headers = (
+        told("name", "名称"),
+        told("family", "家族"),
+        told("parameters", "参数量"),
+        "MB",
+        told("scores", "成绩"),
+    )
+    write_table(headers, rows, right=(2, 3))
 
 
 def family(folder: Path) -> str:
@@ -42,10 +67,14 @@ def parameters(folder: Path) -> int:
 
 
 def card_scores(folder: Path) -> list[str]:
-    """The rows of the table under `## Scores` in the model card, their cells joined by spaces."""
+    """The rows of the table under `## Scores` in the model card, their cells joined by spaces, measures in the
+    reader's language."""
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     section = re.search(r"^## Scores\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     lines = section[1].splitlines() if section else []
     rows = [line.strip().strip("|").split("|") for line in lines if line.strip().startswith("|")]
-    return [" ".join(cell.strip() for cell in cells) for cells in rows[2:]]  # after the head and its rule
+    named = [
+        [said(MEASURES.get(cell.strip(), cell.strip()), reader_locale()) for cell in cells] for cells in rows
+    ]
+    return [" ".join(cells) for cells in named[2:]]  # after the head and its rule

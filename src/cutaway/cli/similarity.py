@@ -6,17 +6,34 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.embed import beginning, embed_with_notes, open_embedder
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import texts_from, write, write_table
 from cutaway.errors import CutawayError
+from cutaway.page.locale import told
 
 
+@in_chinese("用向量的余弦比较文字：1 为方向相同，0 左右为毫无共同之处。")
 def similarity(
-    texts: Annotated[list[str], typer.Argument(help="Two texts, or more.", show_default=False)],
+    texts: Annotated[
+        list[str], typer.Argument(help=told("Two texts, or more.", "两段或更多文字。"), show_default=False)
+    ],
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="A model's folder, or a bundled model's name.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help=told("A model's folder, or a bundled model's name.", "模型文件夹，或自带模型的名字。"),
+        ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object: the texts, and the cosines as rows.")
+        bool,
+        typer.Option(
+            "--json",
+            help=told(
+                "One JSON object: the texts, and the cosines as rows.",
+                "输出一个 JSON 对象：各段文字，以及逐行的余弦。",
+            ),
+        ),
     ] = False,
 ) -> None:
     """Compare texts by the cosine of their vectors: 1 for the same direction, around 0 for nothing in common."""
@@ -39,4 +56,4 @@ def similarity(
             (number, *(f"{value:.3f}" for value in row), beginning(text))
             for number, row, text in zip(numbers, cosines, given, strict=True)
         ]
-        write_table(("", *numbers, "text"), rows, right=("", *numbers))
+        write_table(("", *numbers, told("text", "文字")), rows, right=range(len(given) + 1))

@@ -31,12 +31,12 @@ def compressed(names: Sequence[str]) -> list[str]:
     return [f"{start}{_braced(ends)}.{_braced(found)}" for (start, *found), ends in modules.items()]
 
 
-def packed(texts: Sequence[str], columns: int) -> list[str]:
+def packed(texts: Sequence[str], columns: int, between: str = "  ") -> list[str]:
     """The texts in lines of at most `columns` terminal columns, where they fit several on one."""
     lines: list[str] = []
     for text in texts:
-        if lines and width(f"{lines[-1]}  {text}") <= columns:
-            lines[-1] += f"  {text}"
+        if lines and width(f"{lines[-1]}{between}{text}") <= columns:
+            lines[-1] += between + text
         else:
             lines.append(text)
     return lines

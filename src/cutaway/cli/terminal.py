@@ -2,15 +2,16 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
+from cutaway.page.locale import Locale, Text, reader_locale, said, told
+from cutaway.text.display import pad
 
 if TYPE_CHECKING:
     from cutaway.page.blocks import Matrix, Page
-    from cutaway.page.locale import Locale
     from cutaway.page.terminal import Terminal
 
 
@@ -20,9 +21,9 @@ def write(text: str = "", end: str = "\n") -> None:
     sys.stdout.flush()
 
 
-def note(text: str) -> None:
+def note(text: Text) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
-    sys.stderr.write(f"note: {text}\n")
+    sys.stderr.write(f"{told('note: ', '提示：')}{said(text, reader_locale())}\n")
 
 
 def columns() -> int:
@@ -32,45 +33,45 @@ def columns() -> int:
     return max(40, get_terminal_size((80, 24)).columns)
 
 
-def terminal(locale: "Locale | None" = None) -> "Terminal":
+def terminal(locale: Locale | None = None) -> "Terminal":
     """What standard output can show, in the reader's language unless another is given."""
-    from cutaway.page.locale import reader_locale
     from cutaway.page.terminal import Terminal
 
     return Terminal(columns(), shows_unicode(), locale or reader_locale())
 
 
-def write_page(page: "Page", locale: "Locale | None" = None) -> None:
+def write_page(page: "Page", locale: Locale | None = None) -> None:
     """A page, with styles where standard output is a terminal."""
     from rich.console import Console
-    from rich.text import Text
+    from rich.text import Text as RichText
 
     console = Console(width=columns(), markup=False, highlight=False, emoji=False)
     for line in terminal(locale).lines(page):
-        console.print(Text.assemble(*line), soft_wrap=True)
+        console.print(RichText.assemble(*line), soft_wrap=True)
 
 
-def write_map(matrix: "Matrix", locale: "Locale | None" = None) -> None:
+def write_map(matrix: "Matrix", locale: Locale | None = None) -> None:
     """A heat map."""
     for line in terminal(locale).matrix(matrix):
         write(line)
 
 
-def write_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> None:
-    """A table without a frame; the columns named in `right` are aligned to the right. Cells are printed as they
-    are, the last column alone is wrapped."""
+def write_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> None:
+    """A table without a frame; the columns at the places in `right` are aligned to the right. Cells are printed
+    as they are, the last column alone is wrapped."""
     from cutaway.page.blocks import Column, Table
 
-    aligned = set(right)
-    titles = [Column(header, "right" if header in aligned else "left") for header in headers]
+    titles = [Column(header, "right" if place in right else "left") for place, header in enumerate(headers)]
     write("\n".join(terminal().table(Table(titles, list(rows)))))
 
 
-def progress(what: str, done: int, total: int) -> None:
+def progress(what: Text, done: int, total: int) -> None:
     """How far long work is, on standard error and in one line; nothing where that is not a terminal."""
     if sys.stderr.isatty():
-        line = f"{what}: {done} of {total}"
-        sys.stderr.write(f"\r{line:<40}{'' if done < total else chr(10)}")  # over what a longer number left
+        line = told(f"{said(what, 'en')}: {done} of {total}", f"{said(what, 'zh')}：{done} / {total}")
+        sys.stderr.write(
+            f"\r{pad(line, 40)}{'' if done < total else chr(10)}"
+        )  # over what a longer number left
         sys.stderr.flush()
 
 

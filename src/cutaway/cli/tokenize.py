@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import texts_from, write, write_table
+from cutaway.page.locale import told
 from cutaway.text.display import visible
 from cutaway.zoo import TRANSLATOR, find
 
@@ -13,14 +15,23 @@ if TYPE_CHECKING:
     from cutaway.text.tokenizer import Tokenizer
 
 
+@in_chinese("显示文字怎样切成词块：词块、编号、独热向量中 1 的位置、字节。")
 def tokenize(
     text: Annotated[
-        str | None, typer.Argument(help="The text; without it, lines from standard input.")
+        str | None,
+        typer.Argument(
+            help=told("The text; without it, lines from standard input.", "文字；不给则逐行读标准输入。")
+        ),
     ] = None,
     tokenizer: Annotated[
         str,
         typer.Option(
-            "--tokenizer", "-t", help="A bundled model, a folder with tokenizer.json, or that file."
+            "--tokenizer",
+            "-t",
+            help=told(
+                "A bundled model, a folder with tokenizer.json, or that file.",
+                "自带模型的名字、含 tokenizer.json 的文件夹，或该文件本身。",
+            ),
         ),
     ] = TRANSLATOR,
 ) -> None:
@@ -57,11 +68,23 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
                     visible(covered) if place == 0 else "└" if place == len(group) - 1 else "│",
                     encoding.pieces[index],
                     str(id),
-                    f"1 at {id}",
+                    told(f"1 at {id}", f"下标 {id} 为 1"),
                     covered.encode().hex(" ").upper() if place == 0 and len(group) > 1 else "",
                 )
             )
-    headers = ("text", "piece", "id", f"one-hot, {tokenizer.vocab_size:,} long", "bytes of a split character")
-    write_table(headers, rows, right=("id",))
-    pieces = len(encoding.ids)
-    write(f"{len(text)} code points, {len(text.encode())} bytes, {pieces} piece{'' if pieces == 1 else 's'}")
+    long = f"{tokenizer.vocab_size:,}"
+    headers = (
+        told("text", "文字"),
+        told("piece", "词块"),
+        told("id", "编号"),
+        told(f"one-hot, {long} long", f"独热向量，长 {long}"),
+        told("bytes of a split character", "被切开的字的字节"),
+    )
+    write_table(headers, rows, right=(2,))
+    points, size, pieces = len(text), len(text.encode()), len(encoding.ids)
+    write(
+        told(
+            f"{points} code points, {size} bytes, {pieces} piece{'' if pieces == 1 else 's'}",
+            f"{points} 个码点，{size} 个字节，{pieces} 个词块",
+        )
+    )

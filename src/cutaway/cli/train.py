@@ -5,12 +5,27 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.help import in_chinese
+from cutaway.page.locale import told
 
+
+@in_chinese(
+    "按配方训练模型；同一命令再运行一次，就从停下的地方接着训练。\n\n"
+    "Ctrl-C 或 SIGTERM 会先保存再结束，退出码为 130 或 143；再来一次则立即结束。"
+    "结果在 runs/NAME/model，是一个 Hugging Face 文件夹。"
+)
 def train(
-    recipe: Annotated[Path, typer.Argument(help="The TOML file that describes the run.")],
+    recipe: Annotated[
+        Path, typer.Argument(help=told("The TOML file that describes the run.", "描述这次训练的 TOML 文件。"))
+    ],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, such as train.steps=100."),
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help=told(
+                "Changes to the recipe, such as train.steps=100.", "对配方的改动，如 train.steps=100。"
+            ),
+        ),
     ] = None,
 ) -> None:
     """Train a model by a recipe; the same command again goes on where it stopped.

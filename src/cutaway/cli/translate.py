@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
+from cutaway.page.locale import Both, reader_locale, said, told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
@@ -27,37 +29,101 @@ class Show(StrEnum):
 _BATCH = 32  # texts whose translations are printed together
 
 
+@in_chinese("在中英文之间翻译，每行一段文字；空行仍是空行。")
 def translate(
     text: Annotated[
-        str | None, typer.Argument(help="The text; without it and --file, lines from standard input.")
+        str | None,
+        typer.Argument(
+            help=told(
+                "The text; without it and --file, lines from standard input.",
+                "文字；不给它也不给 --file 时，逐行读标准输入。",
+            )
+        ),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Translate the lines of a file.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help=told("Translate the lines of a file.", "逐行翻译一个文件。")),
+    ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="zh or en; not given: English when there are Chinese characters, else Chinese."),
+        typer.Option(
+            help=told(
+                "zh or en; not given: English when there are Chinese characters, else Chinese.",
+                "zh 或 en；不给时，有汉字则译成英文，否则译成中文。",
+            )
+        ),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", help="A bundled model's name, or a model's folder.")
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help=told("A bundled model's name, or a model's folder.", "自带模型的名字，或模型文件夹。"),
+        ),
     ] = TRANSLATOR,
-    beam: Annotated[int, typer.Option(help="Hypotheses kept side by side; 1 is greedy.")] = 4,
-    nbest: Annotated[int, typer.Option(help="How many translations of a text to print, best first.")] = 1,
+    beam: Annotated[
+        int,
+        typer.Option(
+            help=told(
+                "Hypotheses kept side by side; 1 is greedy.", "束宽：束搜索同时保留几个候选；1 即贪心。"
+            )
+        ),
+    ] = 4,
+    nbest: Annotated[
+        int,
+        typer.Option(
+            help=told(
+                "How many translations of a text to print, best first.", "每段文字给出几个译文，最好的在前。"
+            )
+        ),
+    ] = 1,
     length_penalty: Annotated[
-        float, typer.Option(help="Exponent of the length penalty (GNMT); larger favours longer translations.")
+        float,
+        typer.Option(
+            help=told(
+                "Exponent of the length penalty (GNMT); larger favours longer translations.",
+                "长度惩罚的指数（GNMT）；越大，译文越倾向于长。",
+            )
+        ),
     ] = 0.6,
     max_tokens: Annotated[
-        int | None, typer.Option(help="Most tokens of a translation; not given: twice the source's and 20.")
+        int | None,
+        typer.Option(
+            help=told(
+                "Most tokens of a translation; not given: twice the source's and 20.",
+                "译文最多多少个词块；不给则为原文的两倍再加 20。",
+            )
+        ),
     ] = None,
-    min_tokens: Annotated[int, typer.Option(help="Fewest tokens of a translation.")] = 0,
+    min_tokens: Annotated[
+        int, typer.Option(help=told("Fewest tokens of a translation.", "译文最少多少个词块。"))
+    ] = 0,
     truncate: Annotated[
-        bool, typer.Option("--truncate", help="Cut texts that are too long for the model, with a note.")
+        bool,
+        typer.Option(
+            "--truncate",
+            help=told(
+                "Cut texts that are too long for the model, with a note.",
+                "截断超出模型上限的文字，并给出提示。",
+            ),
+        ),
     ] = False,
     show: Annotated[
         list[Show] | None,
         typer.Option(
-            help="Also show where it looked, how texts were cut, or how sure it was; may be repeated."
+            help=told(
+                "Also show where it looked, how texts were cut, or how sure it was; may be repeated.",
+                "另外显示它看向哪里、文字怎样切分、把握有多大；可多次给出。",
+            )
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with everything.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help=told("One JSON object a text, with everything.", "每段文字输出一个 JSON 对象，内容齐全。"),
+        ),
+    ] = False,
 ) -> None:
     """Translate between Chinese and English, one line a text; a blank line stays blank."""
     texts = texts_from(text, file)
@@ -82,7 +148,8 @@ def translate(
         )
         for number, translation in enumerate(found, start=start + 1):
             for remark in translation.notes:
-                note(remark if len(texts) == 1 else f"line {number}: {remark}")
+                line = Both(f"line {number}: {remark.en}", f"第 {number} 行：{remark.zh}")
+                note(remark if len(texts) == 1 else line)
             if as_json:
                 write(json.dumps(as_object(translation), ensure_ascii=False))
             else:
@@ -107,13 +174,13 @@ def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
     for what in wanted:
         if what == Show.TOKENS:
             write()
-            show_tokens("source", translation.source_ids, translation.source_pieces)
+            show_tokens(told("source piece", "原文词块"), translation.source_ids, translation.source_pieces)
         for hypothesis in translation.hypotheses:
             write()
             if what == Show.ALIGNMENT:
                 show_alignment(translation, hypothesis)
             elif what == Show.TOKENS:
-                show_tokens("translation", hypothesis.ids, hypothesis.pieces)
+                show_tokens(told("translation piece", "译文词块"), hypothesis.ids, hypothesis.pieces)
             else:
                 show_scores(hypothesis)
     if wanted:
@@ -129,9 +196,9 @@ def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None
 
 
 def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:
-    """A table of pieces with their ids."""
+    """A table of pieces with their ids; `title` stands over the pieces."""
     rows = [(piece, str(id)) for piece, id in zip(pieces, ids, strict=True)]
-    write_table((f"{title} piece", "id"), rows, right=("id",))
+    write_table((title, told("id", "编号")), rows, right=(1,))
 
 
 def show_scores(hypothesis: "Hypothesis") -> None:
@@ -142,10 +209,22 @@ def show_scores(hypothesis: "Hypothesis") -> None:
     ):
         rivals = [f"{other.piece} {exp(other.log_prob):.3f}" for other in others if other.id != id]
         rows.append((piece, f"{exp(log_prob):.3f}", f"{log_prob:.3f}", "  ".join(rivals)))
-    write_table(("piece", "probability", "log", "instead"), rows, right=("probability", "log"))
-    total = sum(hypothesis.log_probs)
-    ending = "the model ended the text" if hypothesis.finish == "stop" else "cut by the length limit"
-    write(f"log-probability {total:.3f}, score {hypothesis.score:.3f}; {ending}")
+    headers = (
+        told("piece", "词块"),
+        told("probability", "概率"),
+        told("log", "对数"),
+        told("instead", "其他候选"),
+    )
+    write_table(headers, rows, right=(1, 2))
+    total, score = f"{sum(hypothesis.log_probs):.3f}", f"{hypothesis.score:.3f}"
+    ended = hypothesis.finish == "stop"
+    write(
+        told(
+            f"log-probability {total}, score {score}; "
+            f"{'the model ended the text' if ended else 'cut by the length limit'}",
+            f"对数概率 {total}，得分 {score}；{'模型自己结束' if ended else '到长度上限被截断'}",
+        )
+    )
 
 
 def as_object(translation: "Translation") -> dict[str, object]:
@@ -155,7 +234,7 @@ def as_object(translation: "Translation") -> dict[str, object]:
         "to": translation.to,
         "source_ids": translation.source_ids,
         "source_pieces": translation.source_pieces,
-        "notes": list(translation.notes),
+        "notes": [said(remark, reader_locale()) for remark in translation.notes],
         "translations": [
             {
                 "text": hypothesis.text,

@@ -162,7 +162,7 @@ class _Search(Generic[C]):
         """One step of all sentences: ids (R, T) -> the next step's ids (R', 1)."""
         logits, attention = self._stepper.step(ids, mask)  # (R, V)
         log_total = logits.logsumexp(dim=-1, keepdim=True)
-        check_finite(log_total, len(self._written))
+        check_finite(log_total, f"at new token {len(self._written) + 1}")
         totals, rows, ids = self._candidates(logits, log_total)  # (N, C) each
         log_probs = logits[rows, ids] - log_total[rows, 0]
         length = len(self._written) + 1

@@ -13,6 +13,7 @@ from cutaway.decode.parts import StreamedToken, end_ids_of, read_stream, tokeniz
 from cutaway.decode.sampling import Sampling, row_seed
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
+from cutaway.page.locale import Both
 from cutaway.text.chat.template import chat_ids, render_for
 from cutaway.text.tokenizer import Tokenizer
 
@@ -32,7 +33,7 @@ class ChatPrompt:
     """A chat made ready to be answered."""
 
     ids: list[int]  # as the model's template writes the messages, with the head of the answer
-    notes: tuple[str, ...]  # what was done to the chat on the way
+    notes: tuple[Both, ...]  # what was done to the chat on the way
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,11 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, max_new_tokens:
     if len(starts) == 1:
         return ChatPrompt(ids, ())
     turns = "turn was" if dropped == 1 else f"{dropped} turns were"
-    return ChatPrompt(
-        ids, (f"the chat has outgrown this model's {limit} positions: its oldest {turns} left out",)
+    note = Both(
+        f"the chat has outgrown this model's {limit} positions: its oldest {turns} left out",
+        f"对话超出了这个模型的 {limit} 个位置，略去了最早的 {dropped} 轮",
     )
+    return ChatPrompt(ids, (note,))
 
 
 class Conversation:

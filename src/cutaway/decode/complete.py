@@ -20,6 +20,7 @@ from cutaway.decode.sampling import Sampling
 from cutaway.decode.search import Search
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
+from cutaway.page.locale import Both
 from cutaway.text.tokenizer import Tokenizer
 
 
@@ -30,7 +31,7 @@ class Prompt:
     text: str  # as it was given
     ids: list[int]  # the start token where the model has one, then the text
     pieces: list[str]  # as a reader sees them
-    notes: tuple[str, ...]  # what was done to the text on the way
+    notes: tuple[Both, ...]  # what was done to the text on the way
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Continuation:
         return self.best.text
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Both, ...]:
         return self.prompt.notes
 
 
@@ -155,7 +156,12 @@ def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: s
             )
         # Half of the positions, so that there is room to write.
         room = max(1, min(room, loaded.config.max_len // 2))
-        notes = (f"only the last {room} of the prompt's {kept} tokens were read",)
+        notes = (
+            Both(
+                f"only the last {room} of the prompt's {kept} tokens were read",
+                f"开头有 {kept} 个词块，只读了最后 {room} 个",
+            ),
+        )
         kept = room
     first = len(encoding.ids) - kept
     return Prompt(

@@ -17,6 +17,7 @@ from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_set
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.page.locale import Both
 from cutaway.text.tokenizer import Tokenizer
 
 
@@ -30,7 +31,7 @@ class Embeddings:
     max_tokens: int  # tokens that are read of a text, the control tokens around it included
     source: str  # where the settings come from: "modules.json" of the model's folder, or "defaults"
     n_tokens: list[int]  # read of each text, the control tokens around it included
-    notes: tuple[str, ...]  # texts that were cut, and those without a token that the model knows
+    notes: tuple[Both, ...]  # texts that were cut, and those without a token that the model knows
 
 
 def embed(
@@ -52,7 +53,8 @@ def embed(
     alone: not on the order, nor on what else is in its batch. `progress` is called after each batch with its size.
 
     Raises CutawayError for a model of another family or without a tokenizer, an unknown pooling, "cls" with a
-    decoder-only model (whose first token sees nothing else), or a folder that asks for a step not known here.
+    decoder-only model (whose first token sees nothing else), a folder that asks for a step not known here, or vectors
+    that are no numbers.
     """
     model = loaded.model.eval()
     if isinstance(model, EncoderDecoder):
@@ -86,6 +88,11 @@ def embed(
                 hidden = model.hidden(ids, mask=mask).float()
                 pooled = pool(hidden, torch.ones_like(ids, dtype=torch.bool) if mask is None else mask, how)
                 vectors[batch] = (normalize(pooled, dim=-1) if normal else pooled).cpu()
+                if not bool(vectors[batch].isfinite().all()):
+                    raise CutawayError(
+                        f"{loaded.path}: the vector of a text is not a number: the model's weights are damaged, or "
+                        "too large for their type"
+                    )
         if progress is not None:
             progress(len(places))
     return Embeddings(vectors, how, normal, most, settings.source, [len(row) for row in rows], notes)
@@ -112,7 +119,7 @@ def cosine_similarity(vectors: Tensor) -> Tensor:
 
 def _rows(
     loaded: Loaded, tokenizer: Tokenizer, texts: Sequence[str], settings: SentenceSettings
-) -> tuple[list[list[int]], int, tuple[str, ...]]:
+) -> tuple[list[list[int]], int, tuple[Both, ...]]:
     """What the model reads for each text, how many tokens that are at most, and what is to be said about it."""
     before, after = tokenizer.around
     most = min(loaded.config.max_len, settings.max_tokens or loaded.config.max_len)
@@ -121,19 +128,28 @@ def _rows(
         raise CutawayError(
             f"{loaded.path}: the model reads at most {most} tokens, which leaves none for a text"
         )
-    whole = [settings.prompt + text for text in texts]
-    if settings.lowercase:  # each character by itself, as the reference does: Σ becomes σ at a word's end too
-        whole = ["".join(map(str.lower, text)) for text in whole]
+    whole = [settings.read(text) for text in texts]
     rows: list[list[int]] = []
-    notes: list[str] = []
+    notes: list[Both] = []
     unknown = tokenizer.role("unk")
     for number, ids in enumerate(tokenizer.encode_ids(whole), start=1):
         row = [*before, *ids[:room], *after]
+        en, zh = (f"text {number}", f"第 {number} 段文字") if len(texts) > 1 else ("the text", "这段文字")
         if len(ids) > room:
-            notes.append(f"text {number}: only the first {room} of its {len(ids):,} tokens were read")
+            notes.append(
+                Both(
+                    f"{en}: only the first {room} of its {len(ids):,} tokens were read",
+                    f"{zh}有 {len(ids):,} 个词块，只读了前 {room} 个",
+                )
+            )
         elif not row:
-            notes.append(f"text {number} has no token, so its vector is 0")
+            notes.append(Both(f"{en} has no token, so its vector is 0", f"{zh}没有词块，向量为 0"))
         elif ids and set(ids) == {unknown}:
-            notes.append(f"text {number}: the model knows none of its pieces, so its vector says nothing of it")
+            notes.append(
+                Both(
+                    f"{en}: the model knows none of its pieces, so its vector says nothing of it",
+                    f"{zh}的词块模型一个也不认识，向量说明不了它的内容",
+                )
+            )
         rows.append(row)
     return rows, most, tuple(notes)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.generate import MAX_ALTERNATIVES
-from cutaway.decode.parts import tokenizer_for
+from cutaway.decode.generate import MAX_ALTERNATIVES, check_finite
+from cutaway.decode.parts import mask_id_of, tokenizer_for
 from cutaway.errors import CutawayError
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.text.tokenizer import Tokenizer
@@ -49,7 +49,9 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     """
     tokenizer = tokenizer_for(loaded, "encoder-only")
     assert isinstance(loaded.model, EncoderOnly)
-    mask_id = loaded.config.mask_id if loaded.config.mask_id is not None else tokenizer.require("mask")
+    mask_id = mask_id_of(loaded)
+    if mask_id is None:
+        mask_id = tokenizer.require("mask")  # which tells what the tokenizer has instead
     if not 1 <= top <= MAX_ALTERNATIVES:
         raise CutawayError(f"top is {top}, expected 1 to {MAX_ALTERNATIVES}")
     ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
@@ -64,7 +66,8 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     with torch.inference_mode():
         hidden = model.hidden(torch.tensor([ids], device=next(model.parameters()).device))  # (1, T, D)
         logits = model.head(hidden[:, gaps])[0].float()  # (gaps, V)
-        logits[:, [*tokenizer.controls, *range(tokenizer.vocab_size, logits.shape[1])]] = -torch.inf
+        check_finite(logits.logsumexp(dim=-1), "in a gap")
+        logits[:, never_filling(tokenizer, logits.shape[1])] = -torch.inf
         probabilities, best = logits.softmax(dim=-1).topk(min(top, tokenizer.vocab_size), dim=-1)
     found = [
         Gap(
@@ -81,6 +84,11 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     for gap in found:
         filled[gap.position] = gap.candidates[0].id
     return Filled(text, tokenizer.decode(filled), ids, pieces, found)
+
+
+def never_filling(tokenizer: Tokenizer, vocab_size: int) -> list[int]:
+    """Ids that fill no gap: the control tokens, and the rows of the model's vocabulary that have no piece."""
+    return [*tokenizer.controls, *range(tokenizer.vocab_size, vocab_size)]
 
 
 def encode_with_gaps(tokenizer: Tokenizer, text: str, mask_id: int | None) -> tuple[list[int], list[str]]:

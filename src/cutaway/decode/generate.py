@@ -191,12 +191,11 @@ def most_probable(logits: Tensor, log_total: Tensor, count: int) -> list[Alterna
     return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), log_probs, strict=True)]
 
 
-def check_finite(log_total: Tensor, length: int) -> None:
-    """Raises CutawayError when logits, given their logsumexp (R, 1), are no distribution."""
+def check_finite(log_total: Tensor, where: str) -> None:
+    """Raises CutawayError when logits, given their logsumexp, are no distribution; `where` stands in its message."""
     if not bool(log_total.isfinite().all()):
         raise CutawayError(
-            f"the model's output at new token {length + 1} is not a number: its weights are damaged, or too "
-            "large for their type"
+            f"the model's output {where} is not a number: its weights are damaged, or too large for their type"
         )
 
 
@@ -256,7 +255,7 @@ class _Run(Generic[C]):
         ids, mask = (self._last, None) if self._length else pad_left(self._prompts, self._stepper.device)
         logits, attention = self._stepper.step(ids, mask)  # (R, V)
         log_total = logits.logsumexp(dim=-1, keepdim=True)
-        check_finite(log_total, self._length)
+        check_finite(log_total, f"at new token {self._length + 1}")
         chosen = self._choose(logits)  # (R, 1)
         log_probs = (logits.gather(1, chosen) - log_total)[:, 0].tolist()
         self._length += 1

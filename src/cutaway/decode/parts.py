@@ -8,6 +8,7 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.generate import Alternatives, Finish, Generated, Step
 from cutaway.errors import CutawayError
+from cutaway.text.named_token import piece_label
 from cutaway.text.tokenizer import Tokenizer
 
 COMMANDS = {
@@ -99,6 +100,13 @@ def end_ids_of(loaded: Loaded) -> list[int]:
     return ids
 
 
+def mask_id_of(loaded: Loaded) -> int | None:
+    """The id that stands where a word is hidden: the config's where it has one, else the tokenizer's `mask`."""
+    if loaded.config.mask_id is not None or loaded.tokenizer is None:
+        return loaded.config.mask_id
+    return loaded.tokenizer.role("mask")
+
+
 def unwanted_ids(loaded: Loaded, tokenizer: Tokenizer) -> list[int]:
     """Ids that decoding never writes: the rows of the model's vocabulary that have no piece, and the control tokens
     other than the end tokens; of a decoder-only model only those with a role but `eos` (a chat's marks have none)."""
@@ -128,11 +136,7 @@ def readable(tokenizer: Tokenizer, generated: Generated, n_source: int = 0, full
 
 
 def readable_alternatives(tokenizer: Tokenizer, alternatives: Alternatives) -> list[Alternative]:
-    pieces = tokenizer.vocab_size
-    return [
-        Alternative(id, tokenizer.readable(id) if id < pieces else f"⟨{id}⟩", log_prob)
-        for id, log_prob in alternatives
-    ]
+    return [Alternative(id, piece_label(id, tokenizer), log_prob) for id, log_prob in alternatives]
 
 
 def read_stream(tokenizer: Tokenizer, steps: Iterator[Step]) -> Iterator[StreamedToken]:

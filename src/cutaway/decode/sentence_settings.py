@@ -34,6 +34,12 @@ class SentenceSettings:
     prompt: str = ""  # stands before every text
     source: str = "defaults"  # or the file that said so
 
+    def read(self, text: str) -> str:
+        """A text as the model reads it: after the prompt, in lower case where the folder asks for that."""
+        whole = self.prompt + text
+        # Each character by itself, as the reference does: Σ becomes σ at a word's end too.
+        return "".join(map(str.lower, whole)) if self.lowercase else whole
+
 
 # What is read of each file; other keys do not bear on the vectors.
 

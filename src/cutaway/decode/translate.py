@@ -28,6 +28,7 @@ from cutaway.decode.stepping import Attention
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
+from cutaway.page.locale import Both
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Source:
         int
     ]  # empty for a blank text; else the language token if the model has one, the text, the end token
     pieces: list[str]  # as a reader sees them
-    notes: tuple[str, ...]  # what was done to the text on the way
+    notes: tuple[Both, ...]  # what was done to the text on the way
+    cut: bool  # whether its end was left out
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Translation:
     source_ids: list[int]
     source_pieces: list[str]
     hypotheses: list[Hypothesis]
-    notes: tuple[str, ...]
+    notes: tuple[Both, ...]
+    cut: bool  # whether the end of the source was left out
 
     @property
     def best(self) -> Hypothesis:
@@ -183,7 +186,9 @@ class Translator:
                     for each in generated
                 ]
         return [
-            Translation(source.text, source.to, source.ids, source.pieces, hypotheses, source.notes)
+            Translation(
+                source.text, source.to, source.ids, source.pieces, hypotheses, source.notes, source.cut
+            )
             for source, hypotheses in zip(sources, results, strict=True)
         ]
 
@@ -222,29 +227,41 @@ class Translator:
     ) -> Source:
         """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
         to = self._direction(text, to)
-        notes: list[str] = []
+        notes: list[Both] = []
         plain = simplified(text) if self._route.simplified else text
         if plain != text:
-            notes.append("traditional Chinese characters were converted to simplified ones")
+            notes.append(
+                Both(
+                    "traditional Chinese characters were converted to simplified ones", "繁体字已转换成简体字"
+                )
+            )
         if to == "zh" and has_han(text):
-            notes.append("the text has Chinese characters already, and was translated into Chinese as asked")
+            notes.append(
+                Both(
+                    "the text has Chinese characters already, and was translated into Chinese as asked",
+                    "这段文字里已有汉字，仍按要求译成中文",
+                )
+            )
         encoding = self.tokenizer.encode(plain)
         if not encoding.ids or not text.strip():
-            return Source(text, to, [], [], ())
+            return Source(text, to, [], [], (), False)
         before, after = self._route.around(to)
         room = self.config.max_len - len(before) - len(after)
-        kept = len(encoding.ids)
-        if kept > room:
+        whole = kept = len(encoding.ids)
+        if whole > room:
             if not truncate:
                 raise CutawayError(
-                    f"{name} has {kept} tokens, but this model reads at most {room} at a time "
+                    f"{name} has {whole} tokens, but this model reads at most {room} at a time "
                     f"({self.config.max_len} positions); translate it sentence by sentence, or cut it (truncate)"
                 )
-            whole = [group[-1] + 1 for group in encoding.characters if group[-1] < room]
+            ends = [group[-1] + 1 for group in encoding.characters if group[-1] < room]
+            kept = ends[-1] if ends else 0
             notes.append(
-                f"only the first {whole[-1] if whole else 0} of the text's {kept} tokens were translated"
+                Both(
+                    f"only the first {kept} of the text's {whole} tokens were translated",
+                    f"这段文字有 {whole} 个词块，只翻译了前 {kept} 个",
+                )
             )
-            kept = whole[-1] if whole else 0
         return Source(
             text,
             to,
@@ -255,6 +272,7 @@ class Translator:
                 *map(self.tokenizer.readable, after),
             ],
             tuple(notes),
+            kept < whole,
         )
 
     def _direction(self, text: str, to: Language | None) -> Language | None:

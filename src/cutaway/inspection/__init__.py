@@ -9,10 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cutaway.inspection.alignment.error_rate import alignment_error, read_pharaoh
+    from cutaway.inspection.alignment.error_rate import alignment_error, error_by_head, links, read_pharaoh
+    from cutaway.inspection.alignment.gold import compare_with_gold
     from cutaway.inspection.alignment.hypotheses import align, cross_weights
     from cutaway.inspection.alignment.source_effect import agreement, source_effect
-    from cutaway.inspection.arithmetic.explain import explain
+    from cutaway.inspection.alignment.words import split_words, word_pieces, word_weights
+    from cutaway.inspection.arithmetic.explain import Arithmetic, explain
     from cutaway.inspection.attention.head_scores import head_scores
     from cutaway.inspection.attention.patterns import patterns
     from cutaway.inspection.attention.rollout import rollout
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from cutaway.inspection.structure.tap_names import tap_names
 
 _HOME = {
+    "Arithmetic": "cutaway.inspection.arithmetic.explain",
     "Run": "cutaway.inspection.runs.run",
     "agreement": "cutaway.inspection.alignment.source_effect",
     "align": "cutaway.inspection.alignment.hypotheses",
@@ -53,16 +56,19 @@ _HOME = {
     "attribute_logit": "cutaway.inspection.attribution.direct_logit",
     "attribute_similarity": "cutaway.inspection.attribution.similarity",
     "compare": "cutaway.inspection.changes.comparison",
+    "compare_with_gold": "cutaway.inspection.alignment.gold",
     "context_drift": "cutaway.inspection.geometry.context_drift",
     "cross_weights": "cutaway.inspection.alignment.hypotheses",
     "directions": "cutaway.inspection.matrices.spectrum",
     "edits": "cutaway.inspection.changes.making",
+    "error_by_head": "cutaway.inspection.alignment.error_rate",
     "explain": "cutaway.inspection.arithmetic.explain",
     "firing": "cutaway.inspection.layers.firing",
     "gradient_x_input": "cutaway.inspection.attribution.gradients",
     "head_scores": "cutaway.inspection.attention.head_scores",
     "integrated_gradients": "cutaway.inspection.attribution.integrated_gradients",
     "lens": "cutaway.inspection.layers.lens",
+    "links": "cutaway.inspection.alignment.error_rate",
     "low_rank": "cutaway.inspection.matrices.low_rank",
     "memory": "cutaway.inspection.layers.memory",
     "neighbours": "cutaway.inspection.geometry.vectors",
@@ -78,6 +84,7 @@ _HOME = {
     "run": "cutaway.inspection.runs.run",
     "source_effect": "cutaway.inspection.alignment.source_effect",
     "spectrum": "cutaway.inspection.matrices.spectrum",
+    "split_words": "cutaway.inspection.alignment.words",
     "sweep": "cutaway.inspection.changes.sweep",
     "table_of": "cutaway.inspection.geometry.vectors",
     "tap_names": "cutaway.inspection.structure.tap_names",
@@ -85,11 +92,14 @@ _HOME = {
     "value_weights": "cutaway.inspection.attention.value_weights",
     "w_ov": "cutaway.inspection.matrices.matrix",
     "w_qk": "cutaway.inspection.matrices.matrix",
+    "word_pieces": "cutaway.inspection.alignment.words",
+    "word_weights": "cutaway.inspection.alignment.words",
     "write": "cutaway.inspection.changes.output",
     "write_change": "cutaway.inspection.changes.reading",
 }
 
 __all__ = [
+    "Arithmetic",
     "Run",
     "agreement",
     "align",
@@ -99,16 +109,19 @@ __all__ = [
     "attribute_logit",
     "attribute_similarity",
     "compare",
+    "compare_with_gold",
     "context_drift",
     "cross_weights",
     "directions",
     "edits",
+    "error_by_head",
     "explain",
     "firing",
     "gradient_x_input",
     "head_scores",
     "integrated_gradients",
     "lens",
+    "links",
     "low_rank",
     "memory",
     "neighbours",
@@ -124,6 +137,7 @@ __all__ = [
     "run",
     "source_effect",
     "spectrum",
+    "split_words",
     "sweep",
     "table_of",
     "tap_names",
@@ -131,6 +145,8 @@ __all__ = [
     "value_weights",
     "w_ov",
     "w_qk",
+    "word_pieces",
+    "word_weights",
     "write",
     "write_change",
 ]

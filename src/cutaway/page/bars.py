@@ -8,6 +8,7 @@ from cutaway.page.colours import WEIGHT, opaque
 from cutaway.page.figures import ROOM, Figure, label, text_width
 from cutaway.page.locale import Both, Locale, said
 from cutaway.page.numbers import number
+from cutaway.page.wrapping import wrapped
 
 ROWS = 4  # lines of a terminal
 
@@ -27,7 +28,7 @@ def bar_lines(bars: Bars, *, columns: int, unicode: bool, locale: Locale) -> lis
         "".join(steps[min(fine, max(0, height - row * fine))] * broad for height in heights).rstrip()
         for row in reversed(range(ROWS))
     ]
-    return [*rows, _legend(bars, locale)]
+    return [*rows, *wrapped(bars_told(bars, locale), columns)]
 
 
 def bar_figure(bars: Bars, locale: Locale) -> Figure:
@@ -40,13 +41,13 @@ def bar_figure(bars: Bars, locale: Locale) -> Figure:
         f"M{n * broad:.2f} {_HEIGHT:g}v{-_HEIGHT * max(0.0, value) / top:.2f}h{broad - gap:.2f}V{_HEIGHT:g}z"
         for n, value in enumerate(values)
     )
-    across, legend = broad * len(values), _legend(bars, locale)
-    told = label(0, _HEIGHT + _LINE, legend, more=' opacity="0.7"')
+    across, told = broad * len(values), bars_told(bars, locale)
+    below = label(0, _HEIGHT + _LINE, told, more=' opacity="0.7"')
     body = (
         f'<path d="{path}" fill="{opaque(WEIGHT)}"/>'
-        f'<path d="M0 {_HEIGHT:g}h{across:.1f}" stroke="currentColor" stroke-opacity="0.35"/>{told}'
+        f'<path d="M0 {_HEIGHT:g}h{across:.1f}" stroke="currentColor" stroke-opacity="0.35"/>{below}'
     )
-    return Figure(max(across, text_width(legend, 12)) + 8, _HEIGHT + _LINE + 10, body)
+    return Figure(max(across, text_width(told, 12)) + 8, _HEIGHT + _LINE + 10, body)
 
 
 def _means(values: Sequence[float], most: int) -> list[float]:
@@ -57,11 +58,14 @@ def _means(values: Sequence[float], most: int) -> list[float]:
     return [sum(values[start:end]) / (end - start) for start, end in pairwise(borders)]
 
 
-def _legend(bars: Bars, locale: Locale) -> str:
+def bars_told(bars: Bars, locale: Locale) -> str:
+    """What the bars stand for, and the highest of them."""
     across, unit = said(bars.across, locale), said(bars.unit, locale)
     last, most = len(bars.values) - 1, number(max(bars.values, default=0.0))
-    legend = Both(
-        f"{across} 0 to {last} across, {unit} up to {most}",
-        f"横向：{across} 0 至 {last}；纵向：{unit}，最大 {most}",
+    return said(
+        Both(
+            f"{across} 0 to {last} across, {unit} up to {most}",
+            f"横向：{across} 0 至 {last}；纵向：{unit}，最大 {most}",
+        ),
+        locale,
     )
-    return said(legend, locale)

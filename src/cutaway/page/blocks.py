@@ -91,16 +91,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A heat map of `values` (rows, columns): scale "weight" from 0 to 1, "signed" around 0 with the same reach on both
-    sides. -inf is what a mask hides. `down` and `across` say what a row and a column stand for, `unit` what a value is.
+    """A heat map of `values` (rows, columns): scale "weight" from 0 to 1 (or `greatest`), "signed" around 0 with the
+    same reach on both sides. -inf is what a mask hides. `down` and `across` say what a row and a column stand for,
+    `unit` what a value is.
 
     In a terminal weights are shaded cells and signed values are written out; with `drawn` only HTML and SVG show it.
-    `greatest` is the value of the strongest colour, where several maps share one scale.
+    `greatest` is the value of the strongest colour, where it is not the one that the values alone make.
     """
 
     values: "np.ndarray"
-    rows: Sequence[str]
-    columns: Sequence[str]
+    rows: Sequence[Text]
+    columns: Sequence[Text]
     down: Text
     across: Text
     unit: Text

@@ -31,6 +31,10 @@ class Drawn(ABC):
 
         return picture(self.page(), locale or reader_locale())
 
+    def __repr__(self) -> str:
+        """What a prompt shows; a dataclass leaves it alone with `repr=False`."""
+        return self.to_text()
+
     def _repr_html_(self) -> str:
         from cutaway.page.html import fragment
 

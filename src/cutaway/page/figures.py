@@ -1,6 +1,6 @@
 """Heat maps, atlases and plots as pieces of SVG. Colours of text and lines are the surroundings' own (currentColor)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from cutaway.page.blocks import Atlas, Matrix
 from cutaway.page.colours import entries, palette, reach
-from cutaway.page.locale import Locale, said
+from cutaway.page.locale import Both, Locale, Text, said
 from cutaway.page.numbers import number
 from cutaway.page.png import data_url, png
 from cutaway.text.display import truncate, width
@@ -80,28 +80,43 @@ class Laid:
     left: float
     top: float
     cell: float
+    upright: bool  # whether each label of a column fits above its column as it is
 
 
-def laid(matrix: Matrix) -> Laid:
+def laid(matrix: Matrix, locale: Locale) -> Laid:
     """Cells as large as the room allows, up to 26 pixels; where rows are labelled at all, at the left."""
-    size = _label_size(26)
-    left = 8 + max((text_width(truncate(row, _LONGEST), size) for row in matrix.rows), default=0)
-    cell = max(2.0, min(26.0, (ROOM - left) / max(1, len(matrix.columns)), 900 / max(1, len(matrix.rows))))
-    top = 2 * _LINE + max(
-        (text_width(truncate(column, _LONGEST), size) for column in matrix.columns), default=0
+    rows, columns = _labels(matrix.rows, locale), _labels(matrix.columns, locale)
+    left = 8 + max((text_width(row, _label_size(26)) for row in rows), default=0)
+    cell = max(2.0, min(26.0, (ROOM - left) / max(1, len(columns)), 900 / max(1, len(rows))))
+    widest = max((text_width(column, _label_size(cell)) for column in columns), default=0)
+    upright = widest <= cell - 2
+    return Laid(left, 2 * _LINE + (4 if upright else widest), cell, upright)
+
+
+def _labels(names: Sequence[Text], locale: Locale) -> list[str]:
+    return [truncate(said(name, locale), _LONGEST) for name in names]
+
+
+def told(matrix: Matrix, locale: Locale) -> str:
+    """What a heat map shows, for who does not see it."""
+    down, across, unit = (said(text, locale) for text in (matrix.down, matrix.across, matrix.unit))
+    return said(
+        Both(
+            f"Heat map: {down} down, {across} across; {unit}", f"热力图：纵向为{down}，横向为{across}；{unit}"
+        ),
+        locale,
     )
-    return Laid(left, top, cell)
 
 
-def heat_map(matrix: Matrix, locale: Locale, greatest: float | None = None) -> Figure:
+def heat_map(
+    matrix: Matrix, locale: Locale, greatest: float | None = None, *, with_scale: bool = True
+) -> Figure:
     """A heat map with the labels of its rows and columns (every nth where they would touch), what they stand for, and
-    the scale."""
-    at = laid(matrix)
+    the scale unless another figure has it."""
+    at = laid(matrix, locale)
     n_rows, n_columns = len(matrix.rows), len(matrix.columns)
     across, down = at.cell * n_columns, at.cell * n_rows
-    greatest = greatest or matrix.greatest
-    if greatest is None:
-        greatest = reach(np.asarray(matrix.values, dtype=np.float64), matrix.scale)
+    greatest = greatest or strongest(matrix)
     size = _label_size(at.cell)
     every = max(1, int(np.ceil((size + 1) / at.cell)))
     axes = f"↓ {said(matrix.down, locale)}   → {said(matrix.across, locale)}"
@@ -110,13 +125,19 @@ def heat_map(matrix: Matrix, locale: Locale, greatest: float | None = None) -> F
         image(matrix, at.left, at.top, across, down, greatest),
         frame(at.left, at.top, across, down),
     ]
-    for row in range(0, n_rows, every):
+    for row, name in list(enumerate(_labels(matrix.rows, locale)))[::every]:
         y = at.top + (row + 0.5) * at.cell + 0.35 * size
-        parts.append(label(at.left - 5, y, truncate(matrix.rows[row], _LONGEST), size=size, anchor="end"))
-    for column in range(0, n_columns, every):
-        x, y = at.left + (column + 0.5) * at.cell + 0.35 * size, at.top - 5
+        parts.append(label(at.left - 5, y, name, size=size, anchor="end"))
+    for column, name in list(enumerate(_labels(matrix.columns, locale)))[:: 1 if at.upright else every]:
+        x, y = at.left + (column + 0.5) * at.cell, at.top - 5
+        if at.upright:
+            parts.append(label(x, y, name, size=size, anchor="middle"))
+            continue
+        x += 0.35 * size
         turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"'
-        parts.append(label(x, y, truncate(matrix.columns[column], _LONGEST), size=size, more=turned))
+        parts.append(label(x, y, name, size=size, more=turned))
+    if not with_scale:
+        return Figure(max(at.left + across, text_width(axes, 12)) + 8, at.top + down + 6, "".join(parts))
     parts += scale(matrix, at.left, at.top + down + 10, greatest, locale)
     shown = max(across, text_width(said(matrix.unit, locale), 12) + 260)
     widest = max(at.left + shown, text_width(axes, 12))
@@ -126,10 +147,13 @@ def heat_map(matrix: Matrix, locale: Locale, greatest: float | None = None) -> F
 def scale(matrix: Matrix, x: float, y: float, greatest: float, locale: Locale) -> Iterator[str]:
     """The colours in order with the values that they stand for."""
     steps = (
-        np.linspace(0.0, 1.0, 64) ** 2 if matrix.scale == "weight" else np.linspace(-greatest, greatest, 127)
+        greatest * np.linspace(0.0, 1.0, 64) ** 2
+        if matrix.scale == "weight"
+        else np.linspace(-greatest, greatest, 127)
     )
     ramp = Matrix(steps[None], [""], [], matrix.down, matrix.across, matrix.unit, matrix.scale)
-    marks = ("0", "0.25", "1") if matrix.scale == "weight" else (number(-greatest), "0", number(greatest))
+    middle = ("0", number(greatest / 4)) if matrix.scale == "weight" else (number(-greatest), "0")
+    marks = (*middle, number(greatest))
     yield image(ramp, x, y, 200, 10, greatest)
     yield frame(x, y, 200, 10)
     for place, (written, anchor) in enumerate(zip(marks, ("start", "middle", "end"), strict=True)):
@@ -137,32 +161,39 @@ def scale(matrix: Matrix, x: float, y: float, greatest: float, locale: Locale) -
     yield label(x + 210, y + 9, said(matrix.unit, locale), size=12)
 
 
+def strongest(matrix: Matrix) -> float:
+    """The value of the strongest colour of a map."""
+    return matrix.greatest or reach(np.asarray(matrix.values, dtype=np.float64), matrix.scale)
+
+
 def greatest_of(block: Atlas) -> float:
     """The value of the strongest colour of all its maps."""
-    reaches = [reach(np.asarray(each.values, dtype=np.float64), each.scale) for each in block.maps]
-    return max(reaches, default=1.0)
+    return max(map(strongest, block.maps), default=1.0)
 
 
 def atlas(block: Atlas, locale: Locale) -> Figure:
     """Small heat maps in rows, each under its name, with one scale for all."""
     columns = max(1, block.per_row)
     cell = max(24.0, min(110.0, ROOM / columns - 8))
+    named = max((text_width(said(name, locale), 11) for name in block.names), default=0.0)
+    step = max(cell, named) + 8
     greatest = greatest_of(block)
     longest = max((max(len(each.rows), len(each.columns)) for each in block.maps), default=1)
     tallest = max((cell * len(each.rows) / longest for each in block.maps), default=0)
     parts = []
     for place, (name, each) in enumerate(zip(block.names, block.maps, strict=True)):
         row, column = divmod(place, columns)
-        x, y = column * (cell + 8), row * (tallest + 20) + 14
+        x, y = column * step, row * (tallest + 20) + 14
         across, down = cell * len(each.columns) / longest, cell * len(each.rows) / longest
         parts.append(f'<g data-place="{place}">{label(x, y - 3, said(name, locale), size=11)}')
         parts.append(f"{image(each, x, y, across, down, greatest)}{frame(x, y, across, down)}</g>")
     rows = -(-len(block.maps) // columns)
-    height = rows * (tallest + 20) + 14
+    height, widest = rows * (tallest + 20) + 14, columns * step
     if block.maps:
+        widest = max(widest, 218 + text_width(said(block.maps[0].unit, locale), 12))
         parts += scale(block.maps[0], 0, height, greatest, locale)
         height += 2 * _LINE + 6
-    return Figure(max(columns * (cell + 8), 460), height, "".join(parts))
+    return Figure(widest, height, "".join(parts))
 
 
 def _label_size(cell: float) -> float:

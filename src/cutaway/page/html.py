@@ -3,13 +3,13 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
 import numpy as np
 
-from cutaway.page.bars import bar_figure
+from cutaway.page.bars import bar_figure, bars_told
 from cutaway.page.blocks import (
     Atlas,
     Bar,
@@ -30,20 +30,25 @@ from cutaway.page.blocks import (
     Tinted,
 )  # fmt: skip
 from cutaway.page.colours import css, reach, tint
-from cutaway.page.figures import MONO, Figure, atlas, greatest_of, heat_map, laid
-from cutaway.page.locale import Both, Locale, Text, said
-from cutaway.page.numbers import nats
+from cutaway.page.figures import MONO, Figure, atlas, greatest_of, heat_map, laid, told
+from cutaway.page.locale import Both, Locale, Text, reaching, said
+from cutaway.page.numbers import nats, three_places
 from cutaway.page.scatter import plot
 
+_CHOOSE = Both(
+    "point at a cell for its value; choose another map above", "指向格子看数值；选上面的小图，在这里放大"
+)
 NUMBERS = 24  # rows and columns up to which a heat map's numbers are written out below it
 
 
-def document(page: Page, locale: Locale) -> str:
-    """A whole HTML document."""
+def document(page: Page, locale: Locale, about: Mapping[str, str] | None = None) -> str:
+    """A whole HTML document. What it is `about` (a model, a text) stands in its head, as JSON."""
+    told = escape(json.dumps(dict(about or {}), ensure_ascii=False))
     title = escape(said(page.title, locale))
     return (
         f'<!doctype html>\n<html lang="{locale}"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="cutaway" content="{told}">'
         "<style>:root{color-scheme:light dark}body{margin:1.5em}</style></head>"
         f"<body>{fragment(page, locale)}</body></html>\n"
     )
@@ -91,20 +96,25 @@ class _Html:
             case Edited(parts):
                 return f"<p>{' '.join(self._edit(*part) for part in parts)}</p>"
             case Bars():
-                return f"<figure>{_svg(bar_figure(block, self._locale))}</figure>"
+                drawn = _svg(bar_figure(block, self._locale), bars_told(block, self._locale))
+                return f"<figure>{drawn}</figure>"
             case Matrix():
-                figure = heat_map(block, self._locale)
-                return self._figure(block, "", _svg(figure, "map"), self._numbers(block))
+                drawn = _svg(heat_map(block, self._locale), told(block, self._locale), "map")
+                return self._figure(block, f"{drawn}<figcaption></figcaption>{self._numbers(block)}")
             case Atlas():
                 return self._atlas(block)
             case Points():
-                return f"<figure>{_svg(plot(block, self._locale))}</figure>"
+                axes = f"{said(block.across, self._locale)} × {said(block.down, self._locale)}"
+                return f"<figure>{_svg(plot(block, self._locale), axes, role='group')}</figure>"
 
     def _said(self, text: Text) -> str:
         return escape(said(text, self._locale))
 
     def _table(self, table: Table) -> str:
-        heads = [f"<th{_right(column.align)}>{self._said(column.title)}</th>" for column in table.columns]
+        heads = [
+            f'<th scope="col"{_right(column.align)}>{self._said(column.title)}</th>'
+            for column in table.columns
+        ]
         rows = [
             "".join(
                 f"<td{_right(column.align)}{self._tint(cell)}>{self._cell(cell)}</td>"
@@ -113,8 +123,7 @@ class _Html:
             for row in table.rows
         ]
         legend = self._legend(table.tint, [cell for row in table.rows for cell in row])
-        whole = f"<table><tr>{''.join(heads)}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-        return f'<div class="wide">{whole}</div>{legend}'
+        return f'<div class="wide">{_table("".join(heads), rows)}</div>{legend}'
 
     def _word(self, word: Text | Tinted) -> str:
         return f'<bdi class="token"{self._tint(word)}>{self._text(word).rstrip()}</bdi>'
@@ -130,14 +139,8 @@ class _Html:
         return f' style="background:{tint(cell.value, cell.scale)}"{hint}'
 
     def _legend(self, what: Text | None, cells: Sequence[Text | Bar | Tinted]) -> str:
-        """The colours in order, from 0 to 1 or from -1 to 1, and what they stand for."""
         scales: list[Scale] = [cell.scale for cell in cells if isinstance(cell, Tinted)]
-        if what is None or not scales:
-            return ""
-        lowest = -1.0 if scales[0] == "signed" else 0.0
-        steps = ",".join(tint(value, scales[0]) for value in np.linspace(lowest, 1.0, 9).tolist())
-        ramp = f'<i style="background:linear-gradient(90deg,{steps})"></i>'
-        return f'<small class="tint">{ramp} {self._said(what)}</small>'
+        return "" if what is None or not scales else _ramp(scales[0], self._said(what))
 
     def _cell(self, cell: Text | Bar | Tinted) -> str:
         if isinstance(cell, Bar):
@@ -151,8 +154,8 @@ class _Html:
             f"{escape(token)}</bdi>"
             for token, value in zip(block.tokens, block.values, strict=True)
         )
-        unit = f'<small style="opacity:.7">{self._said(block.unit)}, ±{greatest:.3g}</small>'
-        return f'<p class="line words"><b>{self._said(block.label)}</b><span>{tokens} {unit}</span></p>'
+        legend = _ramp("signed", self._said(reaching(block.unit, greatest)))
+        return f'<p class="line words"><b>{self._said(block.label)}</b><span>{tokens}{legend}</span></p>'
 
     def _edit(self, kind: str, before: Sequence[str], after: Sequence[str]) -> str:
         old, new = escape(" ".join(before)), escape(" ".join(after))
@@ -169,53 +172,75 @@ class _Html:
         """The small maps, and under them one of them large."""
         if not block.maps:
             return ""
-        first = block.maps[0]
-        small = _svg(atlas(block, self._locale))
+        first, what = block.maps[0], told(block.maps[0], self._locale)
+        small = _svg(atlas(block, self._locale), what, role="group")
         names = [said(name, self._locale) for name in block.names]
         for place, (name, each) in enumerate(zip(names, block.maps, strict=True)):
             small = small.replace(
                 f'<g data-place="{place}">',
                 f'<g data-place="{place}" data-name="{escape(name)}" data-values="{_packed(each)}" role="button" '
-                f'tabindex="0" aria-label="{escape(name)}">',
+                f'tabindex="{-1 if place else 0}" aria-pressed="{"false" if place else "true"}" '
+                f'aria-label="{escape(name)}">',
             )
-        large = small + _svg(heat_map(first, self._locale, greatest_of(block)), "map")
-        return self._figure(first, names[0], large, "")
+        large = _svg(heat_map(first, self._locale, greatest_of(block), with_scale=False), what, "map")
+        caption = f"<figcaption>{escape(names[0])}</figcaption>"
+        return self._figure(first, f"{small}{caption}{large}", names[0], block.per_row)
 
-    def _figure(self, matrix: Matrix, name: str, drawn: str, below: str) -> str:
-        at = laid(matrix)
+    def _figure(self, matrix: Matrix, inside: str, name: str = "", per_row: int = 1) -> str:
+        at = laid(matrix, self._locale)
+        rows, columns = (
+            [said(text, self._locale) for text in texts] for texts in (matrix.rows, matrix.columns)
+        )
         facts = {
             "values": _packed(matrix),
-            "rows": json.dumps(list(matrix.rows), ensure_ascii=False),
-            "columns": json.dumps(list(matrix.columns), ensure_ascii=False),
+            "rows": json.dumps(rows, ensure_ascii=False),
+            "columns": json.dumps(columns, ensure_ascii=False),
             "left": f"{at.left:.2f}",
             "top": f"{at.top:.2f}",
             "cell": f"{at.cell:.4f}",
             "down": said(matrix.down, self._locale),
             "across": said(matrix.across, self._locale),
             "name": name,
+            "per-row": str(per_row),
+            "hint": said(_CHOOSE, self._locale) if name else "",
         }
         data = " ".join(f'data-{key}="{escape(value)}"' for key, value in facts.items())
-        return f"<figure {data}>{drawn}<figcaption>{escape(name)}</figcaption>{below}</figure>"
+        return f"<figure {data}>{inside}</figure>"
 
     def _numbers(self, matrix: Matrix) -> str:
         """The values as a table that is folded away, where they are few."""
         if max(len(matrix.rows), len(matrix.columns)) > NUMBERS:
             return ""
-        heads = "".join(f'<th class="right"><bdi>{escape(column)}</bdi></th>' for column in matrix.columns)
-        rows = "".join(
-            f"<tr><th><bdi>{escape(name)}</bdi></th>{_numbers(row)}</tr>"
+        heads = "".join(
+            f'<th scope="col" class="right"><bdi>{self._said(column)}</bdi></th>' for column in matrix.columns
+        )
+        rows = [
+            f'<th scope="row"><bdi>{self._said(name)}</bdi></th>{_numbers(row)}'
             for name, row in zip(matrix.rows, np.asarray(matrix.values).tolist(), strict=True)
-        )
-        summary = said(Both("Numbers", "数值"), self._locale)
-        return (
-            f"<details><summary>{summary}</summary><table><tr><th></th>{heads}</tr>{rows}</table></details>"
-        )
+        ]
+        summary, whole = said(Both("Numbers", "数值"), self._locale), _table(f"<th></th>{heads}", rows)
+        return f'<details><summary>{summary}</summary><div class="wide">{whole}</div></details>'
 
 
-def _svg(figure: Figure, name: str = "") -> str:
+def _table(heads: str, rows: Sequence[str]) -> str:
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _ramp(scale: Scale, what: str) -> str:
+    """The colours in order, from 0 to 1 or from -1 to 1, and what they stand for."""
+    lowest = -1.0 if scale == "signed" else 0.0
+    steps = ",".join(tint(value, scale) for value in np.linspace(lowest, 1.0, 9).tolist())
+    ramp = f'<i style="background:linear-gradient(90deg,{steps})"></i>'
+    return f'<small class="tint">{ramp} {what}</small>'
+
+
+def _svg(figure: Figure, shown: str, name: str = "", *, role: str = "img") -> str:
+    """`shown`: what it shows, for who does not see it."""
     kind = f' class="{name}"' if name else ""
     return (
-        f'<svg{kind} xmlns="http://www.w3.org/2000/svg" width="{figure.width:.0f}" height="{figure.height:.0f}" '
+        f'<svg{kind} role="{role}" aria-label="{escape(shown)}" '
+        f'xmlns="http://www.w3.org/2000/svg" width="{figure.width:.0f}" height="{figure.height:.0f}" '
         f'viewBox="0 0 {figure.width:.0f} {figure.height:.0f}" font-family="{escape(MONO)}">{figure.body}</svg>'
     )
 
@@ -227,9 +252,7 @@ def _packed(matrix: Matrix) -> str:
 
 
 def _numbers(values: Sequence[float]) -> str:
-    return "".join(
-        f'<td class="right">{"−∞" if value == -np.inf else f"{value:.3f}"}</td>' for value in values
-    )
+    return "".join(f'<td class="right">{three_places(value)}</td>' for value in values)
 
 
 def _right(align: str) -> str:

@@ -8,7 +8,16 @@ def number(value: float) -> str:
 
 def nats(value: float) -> str:
     """A difference of log-probabilities: two places, and a sign where it is not 0 by them."""
-    return "0.00" if abs(value) < 0.005 else f"{value:+.2f}"
+    return "0.00" if abs(value) < 0.005 else f"{value:+.2f}".replace("+nan", "nan")
+
+
+def three_places(value: float) -> str:
+    """A value among many: three places, without the sign of a zero; −∞ for what a mask hides."""
+    if value != value:
+        return "NaN"
+    if abs(value) == float("inf"):
+        return "∞" if value > 0 else "−∞"
+    return "0.000" if abs(value) < 0.0005 else f"{value:.3f}"
 
 
 def share(value: float) -> str:

@@ -27,7 +27,7 @@ def plot(points: Points, *, columns: int, locale: Locale) -> list[str]:
         row = round((max(ys) - point.y) / step / 2)
         canvas[row][column] = MARKS[point.group % len(MARKS)]
         placed.append((row, column, truncate(said(point.label, locale), _LONGEST)))
-    for row, column, label in placed:
+    for row, column, label in dict.fromkeys(placed):  # the same at the same place is said once
         size = width(label)
         for start in (column + 1, column - size):
             if (

@@ -8,6 +8,9 @@ function values(text) {
   const bytes = Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
   return Array.from(new Uint16Array(bytes.buffer), half);
 }
+function named(names, place) {
+  return names[place] === String(place) ? names[place] : `${names[place]} (${place})`;
+}
 function written(value) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -21,7 +24,8 @@ for (const root of document.querySelectorAll(`[id="${id}"]`)) {
     const { left, top, cell, down, across } = figure.dataset;
     const svg = figure.querySelector("svg.map"), caption = figure.querySelector("figcaption");
     let name = figure.dataset.name, found = values(figure.dataset.values);
-    const rest = () => { caption.textContent = name; };
+    const hint = figure.dataset.hint;
+    const rest = () => { caption.textContent = hint ? `${name} · ${hint}` : name; };
     rest();
     svg.addEventListener("pointermove", (event) => {
       const box = svg.getBoundingClientRect(), zoom = svg.viewBox.baseVal.width / box.width;
@@ -29,20 +33,28 @@ for (const root of document.querySelectorAll(`[id="${id}"]`)) {
       const row = Math.floor(((event.clientY - box.top) * zoom - top) / cell);
       if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return rest();
       const value = written(found[row * columns.length + column]);
-      caption.textContent = `${name ? name + " · " : ""}${down} ${rows[row]} (${row}), ${across} ${columns[column]} (${column}): ${value}`;
+      caption.textContent = `${name ? name + " · " : ""}${down} ${named(rows, row)}, ${across} ${named(columns, column)}: ${value}`;
     });
     svg.addEventListener("pointerleave", rest);
-    for (const small of figure.querySelectorAll("[data-place]")) {
+    const maps = [...figure.querySelectorAll("[data-place]")], perRow = Number(figure.dataset.perRow);
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -perRow, ArrowDown: perRow };
+    for (const [place, small] of maps.entries()) {
       const choose = () => {
         name = small.dataset.name;
         found = values(small.dataset.values);
         svg.querySelector("image").setAttribute("href", small.querySelector("image").getAttribute("href"));
-        for (const each of figure.querySelectorAll("[data-place]")) each.setAttribute("aria-pressed", each === small);
+        for (const each of maps) each.setAttribute("aria-pressed", each === small);
         rest();
       };
       small.addEventListener("click", choose);
       small.addEventListener("keydown", (event) => {
-        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); }
+        const next = maps[place + steps[event.key]];  // one stop of the tab key, from there by arrows
+        if (next) {
+          for (const each of maps) each.setAttribute("tabindex", each === next ? 0 : -1);
+          next.focus();
+        } else if (event.key === "Enter" || event.key === " ") choose();
+        else return;
+        event.preventDefault();
       });
     }
   }

@@ -25,10 +25,12 @@ def plot(block: Points, locale: Locale) -> Figure:
     xs, ys = [point.x for point in block.points], [point.y for point in block.points]
     unit = SIDE / (max(max(xs) - min(xs), max(ys) - min(ys)) or 1.0)
     names = [truncate(said(point.label, locale), _LONGEST) for point in block.points]
-    sizes = [text_width(name, _SIZE) for name in names]
+    widest = max(text_width(name, _SIZE) for name in names)
     # Room at the left, so that a label fits beside a point that stands there.
-    left, top = 12.0 + min(70.0, max(sizes)), 18.0
+    left, top = 12.0 + min(70.0, widest), 18.0
     at = [(left + (x - min(xs)) * unit, top + (max(ys) - y) * unit) for x, y in zip(xs, ys, strict=True)]
+    names = _said_once(at, names)
+    sizes = [text_width(name, _SIZE) for name in names]
     parts = list(_paths(block, at))
     for (x, y), point in zip(at, block.points, strict=True):
         parts.append(mark(x, y, point.group, said(point.label, locale)))
@@ -55,6 +57,17 @@ def plot(block: Points, locale: Locale) -> Figure:
         x = max(x, 8 + text_width(line, 12))
         y += _LINE
     return Figure(max(widest, x, max(place[0] for place in at)) + 12, y, "".join(parts))
+
+
+def _said_once(at: Sequence[Place], names: Sequence[str]) -> list[str]:
+    """The labels, empty where the same stands at the same pixel already."""
+    there: set[tuple[int, int, str]] = set()
+    kept: list[str] = []
+    for (x, y), name in zip(at, names, strict=True):
+        key = (round(x), round(y), name)
+        kept.append("" if key in there else name)
+        there.add(key)
+    return kept
 
 
 def mark(x: float, y: float, group: int, name: str = "") -> str:

@@ -22,13 +22,18 @@ def shade(matrix: "Matrix", *, columns: int, unicode: bool, locale: Locale) -> l
     with ASCII; the last lines are the legend."""
     shades = SHADES if unicode else ASCII_SHADES
     mark = "…" if unicode else "."
-    upright = _Grid(matrix.columns, matrix.rows, matrix.values.tolist(), columns, mark)
-    sideways = _Grid(matrix.rows, matrix.columns, matrix.values.T.tolist(), columns, mark)
+    top, side = ([said(name, locale) for name in names] for names in (matrix.columns, matrix.rows))
+    greatest = matrix.greatest or 1.0
+    weights = matrix.values / greatest
+    upright = _Grid(top, side, weights.tolist(), columns, mark)
+    sideways = _Grid(side, top, weights.T.tolist(), columns, mark)
     turned = len(sideways.blocks) < len(upright.blocks)
     lines: list[str] = []
     for block in (sideways if turned else upright).lines(shades):
         lines += [*block, ""]
-    steps = "  ".join(f"{shade} {level:.2f}" for shade, level in zip(shades[1:], LEVELS, strict=True))
+    steps = "  ".join(
+        f"{shade} {level * greatest:.2f}" for shade, level in zip(shades[1:], LEVELS, strict=True)
+    )
     down, across = said(matrix.down, locale), said(matrix.across, locale)
     if turned:
         down, across = across, down

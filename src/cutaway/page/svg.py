@@ -1,6 +1,7 @@
 """A page as one SVG picture on white paper."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -27,31 +28,35 @@ from cutaway.page.blocks import (
 )  # fmt: skip
 from cutaway.page.colours import WEIGHT, css, opaque, reach, tint
 from cutaway.page.figures import MONO, ROOM, Figure, atlas, escaped, heat_map, label, text_width
-from cutaway.page.locale import Locale, Text, said
+from cutaway.page.locale import Locale, Text, reaching, said
 from cutaway.page.scatter import plot
 from cutaway.page.wrapping import wrapped
 from cutaway.text.display import width
 
-MARGIN, LINE = 16, 18
+MARGIN, LINE, APART = 16, 18, 8  # pixels: around the page, of a line, between blocks of two kinds
 LABEL, BAR, GAP = 110, 120, 18  # pixels of the words at the left, of a bar of 1, between columns
 EDITS = {"equal": "", "delete": ' style="fill:#b3261e;text-decoration:line-through"', "insert": ' style="fill:#1a7f37"',
          "replace": ' style="fill:#8a5a00"'}  # fmt: skip
 
 
-def picture(page: Page, locale: Locale) -> str:
-    """The page from top to bottom, as wide as its widest part."""
+def picture(page: Page, locale: Locale, about: Mapping[str, str] | None = None) -> str:
+    """The page from top to bottom, as wide as its widest part. What it is `about` (a model, a text) goes into its
+    metadata, as JSON."""
     layout = _Layout(locale)
     blocks: list[Block] = [Heading(page.title), *page.blocks]
     figures = [layout.figure(block) for block in blocks]
     across = max([figure.width for figure in figures], default=0) + 2 * MARGIN
     parts, y = [], float(MARGIN)
-    for figure in figures:
+    for block, before, figure in zip(blocks, [blocks[0], *blocks], figures, strict=False):
+        if not isinstance(before, Heading) and type(block) is not type(before):
+            y += APART
         parts.append(f'<g transform="translate({MARGIN} {y:.1f})">{figure.body}</g>')
         y += figure.height
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" height="{y + MARGIN:.0f}" '
         f'viewBox="0 0 {across:.0f} {y + MARGIN:.0f}" font-family="{escape(MONO)}" color="#1a1a1a" '
         f'xml:lang="{locale}"><title>{escaped(said(page.title, locale))}</title>'
+        f"<metadata>{escaped(json.dumps(dict(about or {}), ensure_ascii=False))}</metadata>"
         f'<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
     )
 
@@ -84,10 +89,10 @@ class _Layout:
                 return self._table(block)
             case Shaded():
                 greatest = reach(np.asarray(block.values, dtype=np.float64), "signed")
-                unit = f"{said(block.unit, self._locale)}, ±{greatest:.3g}"
                 pairs = zip(block.tokens, block.values, strict=True)
                 tinted = [(token, css(0.8 * value, greatest)) for token, value in pairs]
-                return self._flowing(block.label, [*tinted, (f" {unit}", "")])
+                ramp = _ramp("signed", said(reaching(block.unit, greatest), self._locale))
+                return _over(self._flowing(block.label, tinted), ramp, LABEL)
             case Edited():
                 return self._edited(block)
             case Bars():
@@ -145,19 +150,8 @@ class _Layout:
         return said(cell.text if isinstance(cell, Tinted) else cell, self._locale)
 
     def _legend(self, what: Text | None, cells: Sequence[Text | Bar | Tinted]) -> Figure | None:
-        """The colours in order, from 0 to 1 or from -1 to 1, and what they stand for."""
         scales: list[Scale] = [cell.scale for cell in cells if isinstance(cell, Tinted)]
-        if what is None or not scales:
-            return None
-        lowest = -1.0 if scales[0] == "signed" else 0.0
-        body = "".join(
-            f'<rect x="{8 * n}" y="2" width="8" height="10" fill="{tint(value, scales[0])}"/>'
-            for n, value in enumerate(np.linspace(lowest, 1.0, 9).tolist())
-        )
-        text = said(what, self._locale)
-        return Figure(
-            84 + text_width(text, 11), LINE, body + label(80, 11, text, size=11, more=' opacity="0.7"')
-        )
+        return None if what is None or not scales else _ramp(scales[0], said(what, self._locale))
 
     def _edited(self, block: Edited) -> Figure:
         body, x, line, widest = "", 0.0, 0, 0.0
@@ -171,6 +165,16 @@ class _Layout:
             x += size + 8
             widest = max(widest, x)
         return Figure(widest, LINE * (line + 1), body)
+
+
+def _ramp(scale: Scale, what: str) -> Figure:
+    """The colours in order, from 0 to 1 or from -1 to 1, and what they stand for."""
+    lowest = -1.0 if scale == "signed" else 0.0
+    body = "".join(
+        f'<rect x="{8 * n}" y="2" width="8" height="10" fill="{tint(value, scale)}"/>'
+        for n, value in enumerate(np.linspace(lowest, 1.0, 9).tolist())
+    )
+    return Figure(84 + text_width(what, 11), LINE, body + label(80, 11, what, size=11, more=' opacity="0.7"'))
 
 
 def _tint(cell: Text | Bar | Tinted) -> str:

@@ -34,7 +34,10 @@ LABEL = 13  # columns of the words at the left
 BAR = 24  # columns of a bar of 1
 CELL = 6  # columns of a title over written numbers
 GAP = 3  # columns between those of a table
+WRAPPED = 20  # columns that a last column has at least where its texts are wrapped
+LEAST = 4  # columns of a bar of 1 that still can be compared
 STYLES = {"equal": "", "delete": "red strike", "insert": "green", "replace": "yellow"}
+_FIGURES = (Table, Bars, Matrix, Points)  # between two of them a line stays empty
 
 Styled = list[tuple[str, str]]  # texts with their styles
 
@@ -51,8 +54,12 @@ class Terminal:
         """The lines of a page, texts with the styles of the `rich` library; none longer than the terminal is wide
         where no single word is."""
         yield from self._bold(page.title)
+        before: Block = Heading(page.title)
         for block in _written(page.blocks):
+            if isinstance(block, _FIGURES) and isinstance(before, _FIGURES):
+                yield []
             yield from self._block(block)
+            before = block
 
     def text(self, page: Page) -> str:
         """The lines as plain text."""
@@ -74,10 +81,11 @@ class Terminal:
                 ]  # so that they can be told apart
                 yield from self._labelled(label, folded(apart, self.columns - LABEL))
             case Code(about, lines):
-                yield [(f"# {said(about, self.locale)}", "dim")]
+                above = wrapped(said(about, self.locale), self.columns - 2)
+                yield from ([(f"# {line}", "dim")] for line in above)
                 yield from ([(line, "")] for line in lines.splitlines())
             case Table():
-                yield from ([(line, "")] for line in self._tables(block))
+                yield from ([(line, "")] for line in self.table(block))
             case Bars():
                 drawn = bar_lines(block, columns=self.columns, unicode=self.unicode, locale=self.locale)
                 yield from ([(line, "")] for line in drawn)
@@ -102,38 +110,71 @@ class Terminal:
             name = said(label, self.locale) if place == 0 else ""
             yield [(pad(name, LABEL), "bold"), (line.rstrip(), "")]
 
-    def _tables(self, table: Table) -> Iterator[str]:
-        """The lines of a table, in blocks of columns where it says that it may be broken."""
-        if not table.keep:
-            yield from self.table(table)
-            return
-        kept = range(table.keep)
-        sizes = [
-            GAP
-            + max(map(width, [said(column.title, self.locale), *(self._cell(row[n]) for row in table.rows)]))
-            for n, column in enumerate(table.columns)
-        ]
-        first = table.keep
-        while first < len(sizes):
-            used, end = sum(sizes[: table.keep]) + sizes[first] - GAP, first + 1
-            while end < len(sizes) and used + sizes[end] <= self.columns:
-                used, end = used + sizes[end], end + 1
-            if first > table.keep:
+    def table(self, table: Table, gap: int = GAP) -> Iterator[str]:
+        """The lines of a table, cells as they are; in blocks of columns where it is too wide. One whose last column has
+        some room is wrapped there instead, unless it says that it may be broken."""
+        table = self._with_bars(table)
+        sizes = [gap + self._size(table, n) for n in range(len(table.columns))]
+        if not table.keep and len(sizes) > 1:
+            sizes[-1] = min(sizes[-1], gap + WRAPPED)
+        keep = min(table.keep or 1, len(sizes) - 1)
+        blocks = self._blocks(sizes, keep, gap, len(sizes))
+        if table.keep and len(blocks) > 1:  # columns of one kind: about as many in each block
+            even = self._blocks(sizes, keep, gap, -(-(len(sizes) - keep) // len(blocks)))
+            blocks = even if len(even) == len(blocks) else blocks
+        for place, shown in enumerate(blocks):
+            if place:
                 yield ""
-            shown = [*kept, *range(first, end)]
             rows = [[row[n] for n in shown] for row in table.rows]
-            yield from self.table(Table([table.columns[n] for n in shown], rows))
-            first = end
+            yield from self._drawn(Table([table.columns[n] for n in shown], rows), gap)
 
-    def table(self, table: Table) -> list[str]:
-        """The lines of a table, without a frame; cells are printed as they are, the last column alone is wrapped."""
+    def _blocks(self, sizes: Sequence[int], keep: int, gap: int, most: int) -> list[list[int]]:
+        """The columns of each block: the first `keep` ones, and of the others as many as there is room for, at least
+        one and at most `most`."""
+        blocks: list[list[int]] = []
+        first = keep
+        while first < len(sizes):
+            used, end = sum(sizes[:keep]) + sizes[first] - gap, first + 1
+            while end < min(len(sizes), first + most) and used + sizes[end] <= self.columns:
+                used, end = used + sizes[end], end + 1
+            blocks.append([*range(keep), *range(first, end)])
+            first = end
+        return blocks
+
+    def _size(self, table: Table, n: int) -> int:
+        """Columns of a terminal that a column takes."""
+        texts = [said(table.columns[n].title, self.locale), *(self._cell(row[n]) for row in table.rows)]
+        return max(map(width, texts))
+
+    def _with_bars(self, table: Table) -> Table:
+        """The table with its last column's bars drawn as long as there is room; without them where there is none."""
+        if not table.rows or not all(isinstance(row[-1], Bar) for row in table.rows):
+            return table
+        others = sum(GAP + self._size(table, n) for n in range(len(table.columns) - 1))
+        room = min(BAR, self.columns - others)
+        if room < LEAST:
+            columns, cells = table.columns[:-1], [row[:-1] for row in table.rows]
+            return Table(columns, cells, table.tint, table.keep)
+        drawn = [
+            [*row[:-1], self._bar(row[-1].value, room)] for row in table.rows if isinstance(row[-1], Bar)
+        ]
+        return Table(table.columns, drawn, table.tint, table.keep)
+
+    def _bar(self, value: float, room: int) -> str:
+        return ("█" if self.unicode else "#") * round(room * max(0.0, min(1.0, value)))
+
+    def _drawn(self, table: Table, gap: int) -> list[str]:
+        """The lines of a block of columns, without a frame; the last column alone is wrapped."""
         from rich import box
         from rich.console import Console
         from rich.table import Table as RichTable
         from rich.text import Text as RichText
 
         drawn = RichTable(
-            box=box.SIMPLE_HEAD if self.unicode else box.ASCII2, pad_edge=False, show_edge=False
+            box=box.SIMPLE_HEAD if self.unicode else box.ASCII2,
+            pad_edge=False,
+            show_edge=False,
+            padding=(0, 1, 0, gap - 2),
         )
         last = len(table.columns) - 1
         for place, column in enumerate(table.columns):
@@ -149,8 +190,7 @@ class Terminal:
 
     def _cell(self, cell: Text | Bar | Tinted) -> str:
         if isinstance(cell, Bar):
-            room = min(BAR, max(8, self.columns - 56))
-            return ("█" if self.unicode else "#") * round(room * max(0.0, min(1.0, cell.value)))
+            return self._bar(cell.value, BAR)
         return said(cell.text if isinstance(cell, Tinted) else cell, self.locale)
 
     def matrix(self, matrix: Matrix) -> Iterator[str]:
@@ -162,9 +202,9 @@ class Terminal:
             (name, *map(nats, values))
             for name, values in zip(matrix.rows, matrix.values.tolist(), strict=True)
         ]
-        titles = [Column(truncate(title, CELL), "right") for title in matrix.columns]
-        corner = Column(said(matrix.down, self.locale))
-        yield from self._tables(Table((corner, *titles), rows, keep=1))
+        titles = [Column(truncate(said(title, self.locale), CELL), "right") for title in matrix.columns]
+        gap = GAP - 1 if self.unicode else GAP  # numbers of one kind; ASCII has a line between them
+        yield from self.table(Table((Column(matrix.down), *titles), rows, keep=1), gap)
 
     def _edited(self, edited: Edited) -> Iterator[Styled]:
         """What went and what came, between what stayed."""

@@ -1,14 +1,18 @@
 """A token that a reader names: by its id, as a word, or by its piece."""
 
 from collections.abc import Callable, Sequence
+from operator import index
+from typing import SupportsIndex
 
-from cutaway.errors import CutawayError, nearest
-from cutaway.text.display import SPACE, visible
+from cutaway.errors import CutawayError, brief, nearest
+from cutaway.text.display import SPACE, truncate, visible
 from cutaway.text.tokenizer import Tokenizer
 
+_PIECES = 80  # columns of a message that the pieces of a text may take
 
-def find_token(token: int | str, size: int, tokenizers: Sequence[Tokenizer]) -> int:
-    """The id, below `size`, of the token that `token` names: an int is an id, a text is looked up.
+
+def find_token(token: SupportsIndex | str, size: int, tokenizers: Sequence[Tokenizer]) -> int:
+    """The id, below `size`, of the token that `token` names: a whole number is an id, a text is looked up.
 
     A text means, and the first of these that is one token counts:
     1. a control token, by its exact spelling (`[MASK]`);
@@ -24,17 +28,23 @@ def find_token(token: int | str, size: int, tokenizers: Sequence[Tokenizer]) -> 
     Raises CutawayError for an id out of range, for a text that is no single token, with its pieces and the nearest
     piece, and for one that is several different tokens, with those.
     """
-    if isinstance(token, int):
-        if not 0 <= token < size:
-            raise CutawayError(f"token id {token} is not in the vocabulary, expected 0 to {size - 1}")
-        return token
+    if not isinstance(token, str):
+        try:
+            id = index(token)  # of NumPy and torch too
+        except TypeError:
+            raise CutawayError(
+                f"a token is {brief(token)}, expected an id, 0 to {size - 1}, or a text"
+            ) from None
+        if not 0 <= id < size:
+            raise CutawayError(f"token id {id} is not in the vocabulary, expected 0 to {size - 1}")
+        return id
     if not tokenizers:
-        raise CutawayError(f"there is no tokenizer to find {token!r} with: give an id, 0 to {size - 1}")
+        raise CutawayError(f"there is no tokenizer to find {brief(token)} with: give an id, 0 to {size - 1}")
     for meaning in _MEANINGS:
         named = {id for tokenizer in tokenizers for id in meaning(tokenizer, token) if id < size}
         if len(named) > 1:
             several = ", ".join(f"{piece_label(id, tokenizers[0])} (id {id})" for id in sorted(named))
-            raise CutawayError(f"{token!r} may be any of {several}: give the id")
+            raise CutawayError(f"{brief(token)} may be any of {several}: give the id")
         if named:
             return named.pop()
     raise CutawayError(_not_one(token, tokenizers[0]))
@@ -92,9 +102,10 @@ def _not_one(text: str, tokenizer: Tokenizer) -> str:
     hint = nearest(text, _labels(tokenizer))
     ids = tokenizer.encode_ids([text])[0]
     if not ids or tokenizer.role("unk") in ids:
-        return f"{text!r} is not in the vocabulary{hint}; give a word or a piece that is, or an id"
-    pieces = " ".join(piece_label(id, tokenizer) for id in ids)
-    return f"{text!r} is {len(ids)} tokens in this vocabulary ({pieces}), expected one; give a piece{hint}, or an id"
+        return f"{brief(text)} is not in the vocabulary{hint}; give a word or a piece that is, or an id"
+    pieces = truncate(" ".join(piece_label(id, tokenizer) for id in ids), _PIECES)
+    said = f"{brief(text)} is {len(ids)} tokens in this vocabulary ({pieces}), expected one"
+    return f"{said}; give a piece{hint}, or an id"
 
 
 def _labels(tokenizer: Tokenizer) -> list[str]:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cutaway.errors import CutawayError
+from cutaway.page.locale import Both, told
 from cutaway.text.batches.batch import Batch
+from cutaway.text.lines import Report
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.train.evaluate import Direction
 from cutaway.train.loop import Batches
@@ -13,6 +15,7 @@ from cutaway.train.recipe import TokenizerPart
 from cutaway.train.state import damage, write_folder
 
 Say = Callable[[str], None]
+TRAINING, VALIDATION = Both("training", "训练"), Both("validation", "验证")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,12 @@ def learned_tokenizer(
         return Tokenizer.open(kept)
     step = max(1, -(-len(texts) // part.texts))
     chosen = texts[::step]
-    say(f"tokenizer: learning a {part.kind} vocabulary from {len(chosen):,} texts")
+    say(
+        told(
+            f"tokenizer: learning a {part.kind} vocabulary from {len(chosen):,} texts",
+            f"分词器：从 {len(chosen):,} 段文字学词表（{part.kind}）",
+        )
+    )
     tokenizer = Tokenizer.train(
         chosen,
         part.kind,
@@ -61,8 +69,19 @@ def learned_tokenizer(
         template=template,
     )
     write_folder(kept, tokenizer.save)
-    say(f"tokenizer: {tokenizer.vocab_size:,} pieces, kept in {kept}")
+    size = f"{tokenizer.vocab_size:,}"
+    say(told(f"tokenizer: {size} pieces, kept in {kept}", f"分词器：{size} 个词块，存于 {kept}"))
     return tokenizer
+
+
+def say_report(path: Path, report: Report, say: Say) -> None:
+    """Tell what was met while the file at `path` was read."""
+    counts = ((report.skipped, "个坏行"), (report.empty, "个空的"), (report.long, "个过长的"))
+    left_out = "、".join(f"{count:,} {what}" for count, what in counts if count)
+    zh = [f"{report.lines:,} 行"]
+    zh += [f"替换 {report.replaced:,} 个坏字节"] if report.replaced else []
+    zh += [f"略去 {left_out}"] if left_out else []
+    say(told(f"{path}: {report}", f"{path}：{'，'.join(zh)}"))
 
 
 def decoder_start(tokenizer: Tokenizer) -> int:

@@ -6,9 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.page.locale import Both, told
 from cutaway.text.batches.pairs import PairBatches, Pairs, pair_examples
 from cutaway.text.corpus import Pair, Report, read_jsonl, read_parallel, read_tsv
-from cutaway.train.data import Prepared, Say, decoder_start, learned_tokenizer
+from cutaway.train.data import (
+    TRAINING,
+    VALIDATION,
+    Prepared,
+    Say,
+    decoder_start,
+    learned_tokenizer,
+    say_report,
+)
 from cutaway.train.evaluate import Direction
 from cutaway.train.recipe import DataPart, Recipe, Source
 
@@ -44,7 +53,7 @@ def prepare_pairs(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         )
     pad, start = tokenizer.require("pad"), decoder_start(tokenizer)
 
-    def examples(chosen: Sequence[Pair], what: str) -> dict[str, Pairs]:
+    def examples(chosen: Sequence[Pair], what: Both) -> dict[str, Pairs]:
         report = Report()
         found = pair_examples(
             chosen,
@@ -57,12 +66,18 @@ def prepare_pairs(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         )
         kept = sum(len(part) for part in found.values())
         left_out = f"{report.empty:,} blank, {report.long:,} too long"
-        say(f"{what}: {len(chosen):,} pairs, {kept:,} examples, {left_out}")
+        say(
+            told(
+                f"{what.en}: {len(chosen):,} pairs, {kept:,} examples, {left_out}",
+                f"{what.zh}：{len(chosen):,} 个句对，{kept:,} 个样本；略去 {report.empty:,} 个空的、"
+                f"{report.long:,} 个过长的",
+            )
+        )
         if kept == 0:
-            raise CutawayError(f"no {what} pair is left: {left_out}")
+            raise CutawayError(f"no {what.en} pair is left: {left_out}")
         return found
 
-    parts = examples(pairs, "training")
+    parts = examples(pairs, TRAINING)
     batches = PairBatches(
         [part.weighted(weights[domain]) for domain, part in sorted(parts.items())],
         budget=train.batch_tokens,
@@ -72,7 +87,7 @@ def prepare_pairs(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     )
     if not held:
         return Prepared(tokenizer=tokenizer, batches=batches)
-    checks = list(examples(held, "validation").values())
+    checks = list(examples(held, VALIDATION).values())
     once = PairBatches(checks, budget=train.batch_tokens, pad_id=pad, decoder_start_id=start)
     count = data.validation.translations
     ways = [(source, target), (target, source)] if both else [(source, target)]
@@ -121,7 +136,7 @@ def _read_pairs(part: Source, data: DataPart, source: str, target: str, say: Say
     else:
         raise CutawayError(f"{path}: format text has no pairs; expected tsv, parallel or jsonl")
     pairs = [replace(pair, domain=part.domain) if part.domain is not None else pair for pair in found]
-    say(f"{path}: {report}")
+    say_report(path, report, say)
     return pairs[round(part.part[0] * len(pairs)) : round(part.part[1] * len(pairs))]
 
 
@@ -146,8 +161,12 @@ def hold_out(pairs: list[Pair], data: DataPart, say: Say) -> tuple[list[Pair], l
         )
     sources, targets = {pair.source for pair in held}, {pair.target for pair in held}
     rest = [pair for pair in pairs if pair.source not in sources and pair.target not in targets]
+    more = f"{len(pairs) - len(rest) - len(held):,}"
     say(
-        f"validation: {len(held):,} pairs held out; {len(pairs) - len(rest) - len(held):,} more share a side with one"
+        told(
+            f"validation: {len(held):,} pairs held out; {more} more share a side with one",
+            f"验证：留出 {len(held):,} 个句对；另有 {more} 个与它们有一边相同，不用于训练",
+        )
     )
     return rest, held
 

@@ -4,11 +4,12 @@ import hashlib
 from pathlib import Path
 
 from cutaway.errors import CutawayError
+from cutaway.page.locale import Both, told
 from cutaway.text.batches.packing import DocumentBatches, MaskedBatches, WindowBatches, document_ids
 from cutaway.text.corpus import Report, read_documents, read_jsonl
 from cutaway.text.plan import BERT_ROLES
 from cutaway.text.tokenizer import Tokenizer
-from cutaway.train.data import Prepared, Say, learned_tokenizer
+from cutaway.train.data import TRAINING, VALIDATION, Prepared, Say, learned_tokenizer, say_report
 from cutaway.train.recipe import DataPart, Recipe, Source
 
 TextBatches = WindowBatches | DocumentBatches | MaskedBatches
@@ -32,22 +33,28 @@ def prepare_texts(recipe: Recipe, folder: Path, context: int, say: Say) -> Prepa
     whole = data.one_text
     template = "[CLS] $A [SEP]" if masked else None if whole else "<s> $A"
     tokenizer = learned_tokenizer(recipe.tokenizer, folder, texts, say, roles=roles, template=template)
-    batches = _batches(recipe, texts, tokenizer, context, whole, say, "training")
+    batches = _batches(recipe, texts, tokenizer, context, whole, say, TRAINING)
     if not held:
         return Prepared(tokenizer=tokenizer, batches=batches)
-    checks = _batches(recipe, held, tokenizer, context, whole, say, "validation")
+    checks = _batches(recipe, held, tokenizer, context, whole, say, VALIDATION)
     n_bytes = None if masked else sum(len(text.encode()) for text in held)
     return Prepared(tokenizer=tokenizer, batches=batches, validation=list(checks.once()), n_bytes=n_bytes)
 
 
 def _batches(
-    recipe: Recipe, texts: list[str], tokenizer: Tokenizer, context: int, whole: bool, say: Say, what: str
+    recipe: Recipe, texts: list[str], tokenizer: Tokenizer, context: int, whole: bool, say: Say, what: Both
 ) -> TextBatches:
     part, seed = recipe.train, recipe.run.seed
     rows = part.batch_rows or max(1, part.batch_tokens // context)
     report = Report()
     ids = document_ids(texts, tokenizer, report)
-    say(f"{what}: {len(texts):,} documents, {len(ids.flat):,} tokens, {report.empty:,} blank")
+    documents, tokens, blank = f"{len(texts):,}", f"{len(ids.flat):,}", f"{report.empty:,}"
+    say(
+        told(
+            f"{what.en}: {documents} documents, {tokens} tokens, {blank} blank",
+            f"{what.zh}：{documents} 篇文字，{tokens} 个词块，{blank} 篇为空",
+        )
+    )
     if part.objective == "masked":
         return MaskedBatches(
             ids,
@@ -81,10 +88,16 @@ def _read(source: Source, data: DataPart, say: Say) -> list[str]:
         if source.heading:
             bodies = ["\n".join(text.split("\n")[source.heading :]) for text in texts]
             texts = [body for body in bodies if body]
-            say(f"{path}: {len(bodies) - len(texts):,} documents are only a heading, left out")
+            bare = f"{len(bodies) - len(texts):,}"
+            say(
+                told(
+                    f"{path}: {bare} documents are only a heading, left out",
+                    f"{path}：{bare} 篇只有标题，已略去",
+                )
+            )
     else:
         raise CutawayError(f"{path}: format {source.format} holds pairs; expected text or jsonl")
-    say(f"{path}: {report}")
+    say_report(path, report, say)
     start, stop = source.part
     if source.format == "text" and source.split == "file":
         return [text[round(start * len(text)) : round(stop * len(text))] for text in texts]
@@ -103,5 +116,5 @@ def _hold_out(texts: list[str], wanted: int, say: Say) -> tuple[list[str], list[
         raise CutawayError(
             f"data.validation.hold_out is {wanted}, but there are only {len(texts)} documents in all"
         )
-    say(f"validation: {len(held):,} documents held out")
+    say(told(f"validation: {len(held):,} documents held out", f"验证：留出 {len(held):,} 篇文字"))
     return rest, sorted(held)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
+from cutaway.page.locale import Both, told
 from cutaway.text.batches.batch import Batch
 from cutaway.train.average import Average
 from cutaway.train.device import give_back_memory
@@ -110,7 +111,12 @@ class Trainer:
     def _finished(self) -> bool:
         at, patience = self.position, self.limits.patience
         if patience is not None and at.stale >= patience:
-            self.progress.say(f"early stop: no better validation loss in {at.stale} validations")
+            self.progress.say(
+                told(
+                    f"early stop: no better validation loss in {at.stale} validations",
+                    f"提前停止：连续 {at.stale} 次验证的损失没有变好",
+                )
+            )
             return True
         return self.limits.reached(at.step, at.tokens, at.seconds)
 
@@ -143,8 +149,9 @@ class Trainer:
         tokens = sum(counts)
         factor = self.schedule.at(at.step, self.limits.total(at.step, at.tokens + tokens, at.seconds or 1e-9))
         entry: dict[str, object] = {"step": at.step, "tokens": tokens, "lr": self.optimizer.lr * factor}
+        skipped: Both | None = None
         if tokens == 0:
-            entry["skipped"] = "no label of this window is counted"
+            skipped = Both("no label of this window is counted", "这一窗口里没有计入损失的词块")
         else:
             total = float(torch.stack(losses).sum())
             norm = self._normalise(tokens)
@@ -156,14 +163,15 @@ class Trainer:
             else:
                 at.skipped += 1
                 at.bad_in_a_row += 1
-                entry |= {"skipped": "loss or gradient is not finite", "samples": index}
+                skipped = Both("loss or gradient is not finite", "损失或梯度不是有限数")
+                entry["samples"] = index
                 entry["loss"], entry["gradient_norm"] = repr(total / tokens), repr(norm)
         self.optimizer.zero_grad()
         at.tokens += tokens
         seconds = time.monotonic() - started
         at.seconds += seconds
         done = at.step / self.limits.total(at.step, at.tokens, at.seconds)
-        self.progress.step(entry, seconds, done, at.seconds)
+        self.progress.step(entry, seconds, done, at.seconds, skipped)
         if at.bad_in_a_row >= self.limits.max_bad_steps:
             saved = self.save()
             raise TrainingStopped(
@@ -277,9 +285,13 @@ class Trainer:
         self._saved_step = self.position.step
         self.progress.rewind(self.position.step)
         if values.get("threads") != torch.get_num_threads():
+            before, now = values.get("threads"), torch.get_num_threads()
             self.progress.say(
-                f"the checkpoint was made with {values.get('threads')} threads, this run has"
-                f" {torch.get_num_threads()}: sums may differ in their last bit"
+                told(
+                    f"the checkpoint was made with {before} threads, this run has {now}: sums may differ in their"
+                    " last bit",
+                    f"检查点是用 {before} 个线程算出的，这次是 {now} 个：求和结果的末位可能不同",
+                )
             )
 
 

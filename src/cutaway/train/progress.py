@@ -1,4 +1,7 @@
-"""What a run says while it works: a line in a terminal, JSON lines in its folder, TensorBoard when asked."""
+"""What a run says while it works: a line in a terminal, JSON lines in its folder, TensorBoard when asked.
+
+Whoever watches is told in their own language; what is written for programs is English everywhere.
+"""
 
 import json
 import sys
@@ -12,7 +15,10 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 from cutaway.errors import CutawayError
+from cutaway.page.locale import Both, reader_locale, said, told
 from cutaway.train.evaluate import Scores
+
+_NAMES = {"loss": Both("loss", "损失"), "bits_per_byte": Both("bits per byte", "每字节比特数")}
 
 
 class ScalarWriter(Protocol):
@@ -56,7 +62,7 @@ class Progress:
                 TextColumn("{task.percentage:>3.0f} %"),
                 console=self.console,
             )
-            self._task = self._bar.add_task("starting", total=1.0)
+            self._task = self._bar.add_task(told("starting", "准备中"), total=1.0)
             self._bar.start()
         return self
 
@@ -88,8 +94,18 @@ class Progress:
         temporary.write_text("".join(kept), encoding="utf-8")
         temporary.replace(self.log)
 
-    def step(self, entry: dict[str, object], seconds: float, done: float, elapsed: float) -> None:
-        """A step's values, the seconds it took, the part of the run that is done, the seconds so far."""
+    def step(
+        self,
+        entry: dict[str, object],
+        seconds: float,
+        done: float,
+        elapsed: float,
+        skipped: Both | None = None,
+    ) -> None:
+        """A step's values, the seconds it took, the part of the run that is done, the seconds so far, and why its
+        update was left out if it was."""
+        if skipped is not None:
+            entry = {**entry, "skipped": skipped.en}
         tokens, loss = entry["tokens"], entry.get("loss")
         assert isinstance(tokens, int)
         rate = tokens / max(seconds, 1e-9)
@@ -102,13 +118,20 @@ class Progress:
                 value = entry.get(name)
                 if isinstance(value, float):
                     self._writer.add_scalar(f"train/{name}", value, int(str(entry["step"])))
-        if "skipped" in entry:
+        if skipped is not None:
             samples = entry.get("samples")
-            which = f", samples {samples}" if samples else ""
-            self.say(f"step {entry['step']} skipped: {entry['skipped']}{which}")
+            self.say(
+                told(
+                    f"step {entry['step']} skipped: {skipped.en}{f', samples {samples}' if samples else ''}",
+                    f"跳过第 {entry['step']} 步：{skipped.zh}{f'，样本 {samples}' if samples else ''}",
+                )
+            )
         left = elapsed / done - elapsed if done > 0 else 0.0
-        shown = "" if self._loss is None else f" · loss {self._loss:.4f}"
-        line = f"step {entry['step']}{shown} · {self._rate:,.0f} tokens/s · {clock(left)} left"
+        loss = "" if self._loss is None else f" · {told('loss', '损失')} {self._loss:.4f}"
+        line = told(
+            f"step {entry['step']}{loss} · {self._rate:,.0f} tokens/s · {clock(left)} left",
+            f"第 {entry['step']} 步{loss} · 每秒 {self._rate:,.0f} 个词块 · 还需 {clock(left)}",
+        )
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=line, completed=min(done, 1.0))
         elif time.monotonic() - self._said >= self.every:
@@ -121,8 +144,16 @@ class Progress:
         if self._writer is not None:
             for name, value in values.items():
                 self._writer.add_scalar(f"validation/{name}", value, step)
-        shown = " · ".join(f"{name} {value:.4g}" for name, value in values.items())
-        self.say(f"step {step} validation: {shown}{' (best so far)' if better else ''}")
+        locale = reader_locale()
+        shown = " · ".join(
+            f"{said(_NAMES.get(name, name), locale)} {value:.4g}" for name, value in values.items()
+        )
+        self.say(
+            told(
+                f"step {step} validation: {shown}{' (best so far)' if better else ''}",
+                f"第 {step} 步，验证：{shown}{'（目前最好）' if better else ''}",
+            )
+        )
         for source, output, reference in scores.samples:
             self.say(f"  {source} → {output}" + (f"   ({reference})" if reference else ""))
 

@@ -10,6 +10,7 @@ from cutaway.checkpoint import folder as checkpoint
 from cutaway.config import ModelConfig, parse
 from cutaway.errors import CutawayError
 from cutaway.models.build import PRESETS, Model, build, preset
+from cutaway.page.locale import Both, told
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.train.average import Average
 from cutaway.train.data import Prepared, decoder_start
@@ -60,23 +61,33 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
         trainer = _trainer(recipe, model, prepared, folder, progress, device)
         if newest is not None:
             trainer.resume(newest)
-            progress.say(f"resumed from {newest} (step {trainer.position.step})")
+            step = trainer.position.step
+            progress.say(
+                told(f"resumed from {newest} (step {step})", f"从 {newest} 接着训练（第 {step} 步）")
+            )
         count = sum(p.numel() for p in model.parameters())
-        progress.say(f"{count:,} parameters, {trainer.precision} products on {device}")
+        progress.say(
+            told(
+                f"{count:,} parameters, {trainer.precision} products on {device}",
+                f"{count:,} 个参数，在 {device} 上以 {trainer.precision} 做矩阵乘法",
+            )
+        )
         with interrupted or nullcontext():
             if interrupted is not None:
                 trainer.interrupted = interrupted
             position = trainer.run()
         if trainer.interrupted():
-            kept = (
-                f"step {position.step} is saved, the same command goes on"
-                if position.step
-                else "before step 1"
-            )
-            progress.say(f"stopped by a signal; {kept}")
+            kept = Both("before step 1", "还没有走完第 1 步")
+            if position.step:
+                kept = Both(
+                    f"step {position.step} is saved, the same command goes on",
+                    f"第 {position.step} 步已保存，再次运行同一命令即可接着训练",
+                )
+            progress.say(told(f"stopped by a signal; {kept.en}", f"收到信号，已停止；{kept.zh}"))
         elif position.step > 0:
-            source = folder.export(position.best_step or position.step)
-            progress.say(f"{source}: the model of step {position.best_step or position.step}")
+            step = position.best_step or position.step
+            source = folder.export(step)
+            progress.say(told(f"{source}: the model of step {step}", f"{source}：第 {step} 步的模型"))
         return position
 
 
@@ -126,7 +137,7 @@ def warm_start(model: Model, path: Path, say: Say) -> None:
                 found = tuple(theirs[name].shape) if name in theirs else "nothing"
                 raise CutawayError(f"train.init {path}: {name} is {found} there, here {tuple(p.shape)}")
             p.copy_(theirs[name])
-    say(f"weights from {path}")
+    say(told(f"weights from {path}", f"权重取自 {path}"))
 
 
 def make_objective(

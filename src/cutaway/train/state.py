@@ -22,6 +22,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.files import read_json
+from cutaway.page.locale import told
 
 STATE_FILES = ("training.safetensors", "training.json", "manifest.json")
 _STEP = re.compile(r"step-(\d{8,})")
@@ -86,7 +87,12 @@ class RunFolder:
             fault = damage(self.at(step))
             if fault is None:
                 return self.at(step)
-            warn(f"{fault}; this checkpoint is passed over")
+            warn(
+                told(
+                    f"{fault}; this checkpoint is passed over",
+                    f"检查点 {self.at(step)} 已损坏，跳过（{fault}）",
+                )
+            )
         return None
 
     def save(
@@ -137,7 +143,12 @@ class RunFolder:
                 (self.at(step) / "manifest.json").unlink()
                 shutil.rmtree(self.at(step))
             except OSError as error:
-                failed.append(f"{self.at(step)}: could not be deleted: {error.strerror}")
+                failed.append(
+                    told(
+                        f"{self.at(step)}: could not be deleted: {error.strerror}",
+                        f"{self.at(step)}：无法删除：{error.strerror}",
+                    )
+                )
         return failed
 
 

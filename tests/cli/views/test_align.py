@@ -68,3 +68,8 @@ def test_every_hypothesis_draws_itself():
 
 def test_only_a_translator_aligns(cutaway: Run):
     assert "expected encoder-decoder" in refused(cutaway, POET, "床前明月光", "--show", "align")
+
+
+def test_heads_are_labelled_as_the_mean_is(cutaway: Run) -> None:
+    html, _ = drawn(cutaway, View.ALIGN, TRANSLATOR, "好久不见。", lang="zh")
+    assert "→ 原文" in html and "→ 键" not in html

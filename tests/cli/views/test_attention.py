@@ -73,3 +73,15 @@ def test_rollout(cutaway: Run):
     assert "cross-attention leads" in refused(
         cutaway, TRANSLATOR, TEXT, "--show", "rollout", "--side", "cross"
     )
+
+
+def test_only_the_columns_that_are_there_are_explained(cutaway: Run) -> None:
+    """Between two texts there is no distance and no token before."""
+    cross = shown(cutaway, View.ATTENTION, TRANSLATOR, TEXT)
+    assert (
+        "entropy in nats, the rest" in " ".join(cross.split())
+        and "dist." not in cross
+        and "(prev)" not in cross
+    )
+    own = " ".join(shown(cutaway, View.ATTENTION, MASKED, GAP).split())
+    assert "entropy in nats, dist. in tokens, the rest" in own and "the token before (prev)" in own

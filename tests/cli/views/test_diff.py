@@ -42,10 +42,10 @@ def test_in_chinese(cutaway: Run) -> None:
     out = shown_in_chinese(cutaway, View.DIFF, POET, VERSE, "--change", SKIPPED)
     assert (
         out.startswith("同一段文字：改动前与改动后\n改动         {")
-        and "\n解码器       残差流从第 2 层开始" in out
+        and "\n解码器       残差流从第 2 层起变化" in out
     )
     gap = shown(cutaway, View.DIFF, MASKED, "a [MASK]", "--change", '{"op": "layer", "layer": 1}', lang="zh")
-    assert "每个词块的概率以整段文字为条件" in gap
+    assert "概率，以整段文字为条件" in gap
 
 
 def test_a_drawing_shows_where_the_residual_stream_has_moved(cutaway: Run) -> None:

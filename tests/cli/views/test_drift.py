@@ -22,7 +22,7 @@ def test_drift(cutaway: Run) -> None:
     runs = [run(model, text, target="Yes.") for text in (FIRST, SECOND)]
     found = context_drift(runs[0], runs[1], WORD)
     assert runs[1].source is not None
-    assert lines[0] == "美女 in two sentences (encoder)"
+    assert lines[0] == "'美女' in two sentences (encoder)"
     assert lines[2].split() == ["second", *runs[1].source.pieces]
     last = lines[next(place for place, line in enumerate(lines) if line.startswith("final norm"))].split()
     assert last[2] == f"{float(found.cosines[-1]):.3f}"
@@ -36,7 +36,7 @@ def test_drift(cutaway: Run) -> None:
 def test_drift_is_drawn_as_two_paths(cutaway: Run, tmp_path: Path) -> None:
     html, texts = drawn(cutaway, View.DRIFT, *DRIFT)
     assert html.count("<polyline") == 2
-    assert {"first", "second", "layer 3", "embed"} <= set(texts.split("\n"))
+    assert {"first", "second", "layer 3", "first, start"} <= set(texts.split("\n"))
     saved = tmp_path / "drift.safetensors"
     assert cutaway("inspect", *DRIFT, "--show", "drift", "--save", saved).code == 0
     arrays = load_file(saved)
@@ -46,7 +46,7 @@ def test_drift_is_drawn_as_two_paths(cutaway: Run, tmp_path: Path) -> None:
 
 def test_drift_in_a_decoder(cutaway: Run) -> None:
     out = shown(cutaway, View.DRIFT, POET, "明月几时有", "--other", "明日何其多", "--name", "明")
-    assert out.startswith("明 in two sentences (decoder)\n")
+    assert out.startswith("'明' in two sentences (decoder)\n")
     pair = (TRANSLATOR, "我有一本书。", "--other", "他读了那本书。", "--name", "book", "--side", "decoder")
     found = result(cutaway, View.DRIFT, *pair)
     assert (found["side"], found["table"]) == ("decoder", "unembedding")

@@ -38,7 +38,7 @@ def test_a_number_by_name(cutaway: Run) -> None:
 
 def test_where_the_way_ends(cutaway: Run) -> None:
     out = shown(cutaway, View.EXPLAIN, TRANSLATOR, "好", "--name", "source", "--index", "0,0")
-    assert out.splitlines()[1:] == ["a token's id: what the model was given"]
+    assert out.splitlines()[1:] == ["a token's id: what the model was given."]
     weight = ("--name", "head.unembed.weight", "--index", "0,0")
     assert "a parameter: learned" in shown(cutaway, View.EXPLAIN, POET, "好", *weight)
     assert "参数：训练得到" in shown(cutaway, View.EXPLAIN, POET, "好", *weight, lang="zh")

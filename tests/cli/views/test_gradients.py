@@ -22,7 +22,7 @@ def test_both_methods_stand_side_by_side_and_completeness_is_told(cutaway: Run) 
     first, second = gradient_x_input(read, 1), integrated_gradients(read, 1)
     assert read.source is not None and read.target is not None
     piece = read.target.pieces[1]
-    assert out.startswith(f"What the log-probability of {first.token} at token 1, {piece}, depends on\n")
+    assert out.startswith(f"What the log-probability of '{first.token}' at token 1, '{piece}', depends on\n")
     lines = out.splitlines()
     for place, piece in enumerate(read.source.pieces):
         shares = [nats(float(each.shares["encoder"][place])) for each in (first, second)]
@@ -65,3 +65,13 @@ def test_what_is_refused(cutaway: Run) -> None:
 def test_a_model_without_words_is_refused(cutaway: Run, headless: Path) -> None:
     found = refused(cutaway, str(headless), "今天天气很好。", "--show", "gradients")
     assert "no output head: it gives vectors and not words" in found
+
+
+def test_what_the_mask_hides_is_not_listed(cutaway: Run) -> None:
+    """The token at place 1 sees the target's places 0 and 1 only; the shares of the others are 0 by construction."""
+    out = shown(cutaway, View.GRADIENTS, *PAIR)
+    target = out[out.index("\ntarget, up to token 1\n") :]
+    assert [line.split()[0] for line in target.splitlines()[4:6]] == ["<s>", "▁Hello"]
+    assert target.splitlines()[6].startswith("grad × input")
+    shares = result(cutaway, View.GRADIENTS, *PAIR)[0]["shares"]["decoder"]
+    assert len(shares) > 2 and not any(shares[2:])

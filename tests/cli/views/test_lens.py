@@ -28,7 +28,7 @@ def test_the_grid_ends_in_what_the_model_writes(cutaway: Run) -> None:
 def test_one_token_and_one_layer(cutaway: Run) -> None:
     pieces = result(cutaway, View.LENS, POET, VERSE)["pieces"]
     column = shown(cutaway, View.LENS, POET, VERSE, "--index", "-1", "--top", "2")
-    assert column.startswith(f"Token {len(VERSE)}, {VERSE[-1]}: ")
+    assert column.startswith(f"Token {len(VERSE)}, '{VERSE[-1]}': ")
     assert f"   {pieces[-1][-1][0]} " in column.splitlines()[7]
     one = shown(cutaway, View.LENS, POET, VERSE, "--layer", "1").splitlines()
     assert one[1].split() == ["reads", "layer", "1", "writes"]
@@ -53,7 +53,7 @@ def test_a_gap_is_read_by_what_the_model_puts_there(cutaway: Run) -> None:
 def test_in_chinese(cutaway: Run) -> None:
     out = shown_in_chinese(cutaway, View.LENS, POET, VERSE)
     assert out.startswith("假如解码器在某一层结束，它会说什么\n") and "第 3 层   写出" in out
-    assert shown_in_chinese(cutaway, View.LENS, POET, VERSE, "--index", "2").startswith("词块 2，前：")
+    assert shown_in_chinese(cutaway, View.LENS, POET, VERSE, "--index", "2").startswith("第 2 个词块“前”处：")
     found = cutaway("inspect", MASKED, GAP, "--show", "lens", "--json", "--lang", "zh").out
     assert "后置归一化" in found and "post-norm" not in found
 

@@ -20,7 +20,7 @@ def test_components_are_listed_by_size_and_add_up(cutaway: Run) -> None:
     out = shown(cutaway, View.LOGIT, POET, VERSE)
     read = run(load(find(POET)), VERSE, max_new_tokens=1)
     found = attribute_logit(read)
-    assert out.startswith(f"What wrote the logit of {found.token} at token 5, 光\n")
+    assert out.startswith(f"What wrote the logit of '{found.token}' at token 5, '光'\n")
     assert (
         f"sum          {found.total:.4f} of {len(found.components)} shares; logit {found.logit:.4f}," in out
     )
@@ -37,19 +37,19 @@ def test_components_are_listed_by_size_and_add_up(cutaway: Run) -> None:
 
 def test_chinese_and_a_second_token(cutaway: Run) -> None:
     english = shown(cutaway, View.LOGIT, *PAIR, "--name", "▁No", "--against", "▁It's")
-    assert english.startswith("What wrote the logit of ▁No minus that of ▁It's at token 0, <s>\n")
+    assert english.startswith("What wrote the logit of '▁No' minus that of '▁It's' at token 0, '<s>'\n")
     assert "By layer (s self-attention, c cross-attention, ff feed-forward, b biases)" in english
     out = shown_in_chinese(cutaway, View.LOGIT, *PAIR, "--name", "▁No", "--against", "▁It's")
     assert out.startswith("第 0 个词块“<s>”处，“▁No”与“▁It's”的 logit 之差由谁写成\n")
     read = run(load(find(TRANSLATOR)), "好久不见。", target="Long time no see.")
     found = attribute_logit(read, 0, "▁No", against="▁It's")
     assert f"项份额共 {found.total:.4f}；logit 为 {found.logit:.4f}，" in out
-    assert "cross_attn 的头" in out and "s 自注意力的头，c 交叉注意力的头" in out
+    assert "cross_attn 的第" in out and "s 自注意力的头，c 交叉注意力的头" in out
 
 
 def test_a_masked_model_is_asked_about_its_gap(cutaway: Run) -> None:
     out = shown(cutaway, View.LOGIT, MASKED, "The cat sat on the [MASK].", "--top", "3")
-    assert " at token 6, [MASK]\n" in out
+    assert " at token 6, '[MASK]'\n" in out
     assert "To keep in mind: post-norm: the sum is exact" in out
     assert "请注意：post-norm（先相加后归一化）：总和是精确的" in shown_in_chinese(
         cutaway, View.LOGIT, MASKED, "The cat sat on the [MASK]."

@@ -18,7 +18,7 @@ GAP = (MASKED, "The cat sat on the [MASK].", "--layer", "1", "--top", "3")
 
 def test_the_strongest_neurons_at_a_gap(cutaway: Run) -> None:
     lines = shown(cutaway, View.NEURONS, *GAP).splitlines()
-    assert lines[0] == "Neurons of encoder layer 1 that write most at token 6, [MASK]"
+    assert lines[0] == "Neurons of encoder layer 1 that write most at token 6, '[MASK]'"
     found = memory(run(load(find(MASKED)), GAP[1]), 1, 6, top=3, words=5)
     for line, each in zip(lines[3:6], found.neurons, strict=True):
         assert each.logit is not None
@@ -32,7 +32,7 @@ def test_the_strongest_neurons_at_a_gap(cutaway: Run) -> None:
 
 def test_in_chinese(cutaway: Run) -> None:
     out = shown_in_chinese(cutaway, View.NEURONS, *GAP)
-    assert out.startswith("编码器第 1 层中，在第 6 个词块 [MASK] 处写入最多的神经元\n")
+    assert out.startswith("编码器第 1 层中，在第 6 个词块“[MASK]”处写入最多的神经元\n")
     assert "请注意：后置归一化：" in out
     source = shown_in_chinese(cutaway, View.NEURONS, TRANSLATOR, "书", "--side", "encoder")
     assert "因此没有对应的词。" in source.replace("\n", "")

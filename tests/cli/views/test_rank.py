@@ -24,7 +24,7 @@ def test_several_ranks_of_a_parameter(cutaway: Run) -> None:
     found = low_rank(read, parameter_matrix(loaded.model, NAME), (0, 8))
     rows = out.splitlines()[3:5]
     for line, each in zip(rows, found, strict=True):
-        expected = [str(each.rank), f"{each.matrix_error:.3f}", f"{each.mean_kl:.4g}", str(len(each.changed))]
+        expected = [str(each.rank), f"{each.matrix_error:.3f}", f"{each.mean_kl:.4f}", str(len(each.changed))]
         assert line.split()[:4] == expected
     change = found.results[0].changed[0]
     assert f"{change.position}: {change.before_piece} → {change.after_piece}" in rows[0]

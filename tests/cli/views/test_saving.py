@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from tests.cli.conftest import Run
 
-from cutaway import load
+from cutaway import __version__, load
 from cutaway.cli.views.saving import arrays, plain
 from cutaway.inspection import run as prepare
 from cutaway.inspection import sweep
@@ -32,17 +32,20 @@ def test_save_reads_back(cutaway: Run, tmp_path: Path, ending: str):
         torch.testing.assert_close(load_file(out)["effects.decoder"], grid)
         with safe_open(out, "pt") as file:
             about = file.metadata()
-        assert about["view"] == "sweep" and json.loads(about["texts"])["ranking.side"] == sides
+        assert (about["view"], about["model"], about["text"]) == ("sweep", POET, VERSE)
+        assert json.loads(about["texts"])["ranking.side"] == sides
     elif ending == "npz":
         with np.load(out, allow_pickle=False) as file:
             np.testing.assert_allclose(file["effects.decoder"], grid.numpy())
             assert file["ranking.side"].tolist() == sides
+            assert (file["about.model"], file["about.cutaway"]) == (POET, __version__)
     else:
         with out.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         values = [float(row["value"]) for row in rows if row["array"] == "effects.decoder"]
         np.testing.assert_allclose(values, grid.flatten().numpy())
         assert [row["value"] for row in rows if row["array"] == "ranking.side"] == sides
+        assert (rows[0]["array"], rows[0]["value"], rows[2]["value"]) == ("about.view", "sweep", VERSE)
 
 
 def test_arrays_join_what_is_alike_and_keep_the_rest_apart():

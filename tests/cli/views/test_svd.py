@@ -27,7 +27,7 @@ def test_a_head_in_both_languages(cutaway: Run) -> None:
     assert (
         f"\nranks        effective {found.effective_rank:.1f}, stable {found.stable_rank:.1f} of 48\n" in out
     )
-    assert "but          queries and keys are rotated by position" in out
+    assert "\nbut          " in out and "\n             queries and keys are rotated by position" in out
     chinese = shown_in_chinese(cutaway, View.SVD, *HEAD)
     assert chinese.startswith("decoder.layers.1.self_attn 第 2 头的 W_QK（192 × 192）\n")
     assert "查询与键按位置旋转" in chinese and "对称性" in chinese
@@ -59,7 +59,7 @@ def test_all_parameters_and_in_a_drawing_the_layers_side_by_side(cutaway: Run, t
     assert out.startswith("The matrices of this model\n")
     assert "   encoder.layers.0.mlp.down.weight\n" in out
     html, _ = drawn(cutaway, View.SVD, MASKED, lang="zh")
-    assert "<h3>有效秩，encoder</h3>" in html and "self_attn.q" in html
+    assert "<h3>有效秩（encoder）</h3>" in html and "self_attn.q" in html
     saved = tmp_path / "all.safetensors"
     assert cutaway("inspect", MASKED, "--show", "svd", "--save", saved).code == 0
     assert load_file(saved)["effective_rank"].shape == (28,)

@@ -18,7 +18,7 @@ VERSE = "床前明月光"
 
 def test_the_grid_and_the_ranking(cutaway: Run) -> None:
     out = shown(cutaway, View.SWEEP, POET, VERSE, "--top", "3")
-    assert out.startswith("decoder attention: what the output loses without each head (nats)\n")
+    assert out.startswith("decoder self-attention: what the output loses without each head (nats)\n")
     found = sweep(prepare(load(find(POET)), VERSE, max_new_tokens=1))
     listed = out[out.index("depends on most") :].splitlines()[3:6]
     assert [line.split()[:3] for line in listed] == [
@@ -30,13 +30,13 @@ def test_the_grid_and_the_ranking(cutaway: Run) -> None:
 
 def test_one_side_of_three(cutaway: Run) -> None:
     out = shown(cutaway, View.SWEEP, TRANSLATOR, "好", "--side", "cross")
-    assert "cross attention: " in out and "encoder" not in out
+    assert "cross-attention: " in out and "encoder" not in out
 
 
 def test_in_chinese(cutaway: Run) -> None:
     out = shown_in_chinese(cutaway, View.SWEEP, TRANSLATOR, "好")
     for side in ("编码器自注意力", "解码器自注意力", "交叉注意力"):
-        assert f"{side}：没有某个头，输出损失多少（奈特）\n" in out
+        assert f"{side}：关掉某个头，输出损失多少（奈特）\n" in out
 
 
 def test_the_unit_of_a_model_without_output_head(cutaway: Run, headless: Path) -> None:

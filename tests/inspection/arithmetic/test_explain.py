@@ -1,5 +1,6 @@
 """Every number follows from its operands, down to token ids and parameters, and a changed one is noticed."""
 
+import dataclasses
 import gc
 import itertools
 import math
@@ -25,6 +26,7 @@ from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.page.locale import said
 from cutaway.tap import Trace
+from cutaway.text.tokenizer import Tokenizer
 from cutaway.train.objective import vocabulary_loss
 from cutaway.zoo import find
 
@@ -240,6 +242,17 @@ def test_a_masked_word_is_not_counted_in_the_loss_and_a_masked_model_has_no_scor
     )
     with pytest.raises(CutawayError, match="no value 'score'"):
         numbers.explain("score")
+
+
+def test_the_masked_word_may_be_the_tokenizers_alone() -> None:
+    """A published BERT's config.json does not name it."""
+    tokenizer = Tokenizer.train(["who are you"] * 4, "wordpiece", 200)
+    mask = tokenizer.require("mask")
+    looked = tiny("BERT", vocab_size=tokenizer.vocab_size)
+    ids = [5, mask, 6]
+    loaded = dataclasses.replace(looked.loaded, tokenizer=tokenizer)
+    loss = Arithmetic(Run(loaded, tokens(ids), None, tokens(ids))).explain("loss")
+    assert loss.formula.endswith("/ 2") and loss.agrees
 
 
 def test_the_formula_of_a_norm_is_that_of_the_paper() -> None:

@@ -46,7 +46,7 @@ def test_shares_sum_to_the_logit_of_every_position_and_token(
     for position in (0, 3, -1):
         for token in (None, 7):
             found = attribute_logit(read, position, token)
-            assert found.token_id == (int(logits[position].argmax()) if token is None else 7)
+            assert found.token_id == (read.outcome.ids[position] if token is None else 7)
             assert found.model_logit == float(logits[position, found.token_id])
             before = found.logit if cap is None else float(cap * torch.tensor(found.logit / cap).tanh())
             assert before == pytest.approx(found.model_logit, rel=1e-5)
@@ -114,7 +114,7 @@ def test_the_page_shows_every_share_of_a_layer(run_of: Callable[..., Run], struc
     for layer, row in zip(grid.rows, grid.values.tolist(), strict=True):
         mine = [each for each in found.components if str(each.layer) == layer]
         assert sum(row) == pytest.approx(sum(each.share for each in mine), abs=1e-9)
-        heads = [value for name, value in zip(grid.columns, row, strict=True) if name[0] in "hsc"]
+        heads = [value for name, value in zip(grid.columns, row, strict=True) if said(name, "en")[0] in "hsc"]
         assert heads == pytest.approx([each.share for each in mine if each.kind == "head"])
     assert escape(said(page.title, "zh")) in found.to_html("zh") and found.to_svg("zh").startswith("<svg ")
     assert ("capped" in found.to_text()) == (run_of(structure).model.config.logit_softcap is not None)
@@ -166,4 +166,5 @@ def test_bundled_models_add_up(name: str, text: str) -> None:
     read = run(load(find(name)), text)
     found = attribute_logit(read, 2)
     assert found.total == pytest.approx(found.model_logit, rel=1e-4)
-    assert found.model_logit == float(read.forward()[0][2].max())
+    assert found.token_id == read.outcome.ids[2]
+    assert found.model_logit == float(read.forward()[0][2, found.token_id])

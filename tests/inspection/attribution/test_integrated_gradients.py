@@ -121,4 +121,6 @@ def test_bundled_models_are_complete_within_a_hundredth(
     found = integrated_gradients(read, position, baseline=baseline)
     assert found.difference is not None and found.baseline_value is not None
     assert abs(found.difference) < 0.01 * abs(found.value - found.baseline_value)
-    assert found.token_id == int(read.forward()[0][position].argmax())
+    gap = name == "bert-tiny"  # where the model's own token is told of
+    written = int(read.forward()[0][position].argmax()) if gap else read.outcome.ids[position]
+    assert found.token_id == written

@@ -12,6 +12,7 @@ from cutaway import CutawayError, Translator, find, load
 from cutaway.decode.complete import continue_text
 from cutaway.decode.fill import fill
 from cutaway.decode.length_penalty import LengthPenalty
+from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.output import write
 from cutaway.inspection.changes.reading import Changes
@@ -203,3 +204,21 @@ def test_bundled_models_write_what_they_write() -> None:
     assert second.ids[gap.position] == gap.candidates[1].id
     with pytest.raises(CutawayError, match="leave beam and max_new_tokens out"):
         write(bert, beam=2)
+
+
+def test_a_gap_gets_what_fill_writes_and_neither_a_control_token_nor_a_row_without_piece(
+    run_of: RunOf,
+) -> None:
+    loaded = run_of("BERT", vocab_size=500).loaded
+    tokenizer = loaded.require_tokenizer()
+    bias = loaded.model.get_parameter("head.unembed.bias")
+    with torch.no_grad():
+        bias[450], bias[tokenizer.require("eos")] = 500.0, 400.0
+    read = run(loaded, "我爱[MASK]学习[MASK]")
+    expected = fill(loaded, "我爱[MASK]学习[MASK]")
+    found = write(read)
+    assert found.text == expected.text
+    for gap in expected.gaps:
+        assert found.ids[gap.position] == gap.candidates[0].id
+    compared = compare(read, [{"op": "head", "layer": 0, "head": 0}])
+    assert compared.ids == found.ids and compared.pieces == found.pieces

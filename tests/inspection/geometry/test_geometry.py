@@ -17,6 +17,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.geometry.analogy import analogy, plane
 from cutaway.inspection.geometry.context_drift import context_drift, find_word
 from cutaway.inspection.geometry.projection import pca, project_table
+from cutaway.inspection.geometry.token_map import token_map
 from cutaway.inspection.geometry.vectors import Measure, TableName, VectorTable, neighbours, table_of
 from cutaway.inspection.runs.run import Run, Tokens, run
 from cutaway.inspection.runs.sides import Side
@@ -434,3 +435,19 @@ def test_words_in_context_in_the_bundled_models(translator: Loaded, masked: Load
     moved = context_drift(poem, again, "月", occurrences=(1, 2))
     assert same.side == "decoder" and moved.first.positions != moved.second.positions
     assert float(moved.cosines[-1]) < 1
+
+
+def test_a_damaged_table_is_refused_with_its_row() -> None:
+    for value in (torch.nan, torch.inf):
+        vectors = torch.eye(6)
+        vectors[4, 1] = value
+        table = VectorTable("embedding", vectors, None)
+        for ask in (
+            lambda t: neighbours(t, 0),
+            lambda t: analogy(t, 0, 1, 2),
+            lambda t: token_map(t, [0, 1, 2]),
+        ):
+            with pytest.raises(
+                CutawayError, match=r"embedding table has values that are not finite.*⟨4⟩ \(id 4\)"
+            ):
+                ask(table)

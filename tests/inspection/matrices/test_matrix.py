@@ -128,5 +128,15 @@ def test_what_is_not_there_is_refused_by_name() -> None:
     assert "keys are shared by the 2 heads of group 1" in " ".join(
         caveat.en for caveat in w_qk(model, "decoder", 0, 3).caveats
     )
+    with torch.no_grad():
+        model.get_parameter("decoder.layers.0.self_attn.k_proj.weight")[0, 0] = torch.nan
+    for matrix in (
+        w_qk(model, "decoder", 0, 0),
+        parameter_matrix(model, "decoder.layers.0.self_attn.k_proj.weight"),
+    ):
+        with pytest.raises(
+            CutawayError, match=r"decoder\.layers\.0\.self_attn.* has entries that are not finite"
+        ):
+            matrix.svd()
     tied = parameter_matrix(tiny("GPT-2"), "head.unembed.weight")
     assert [caveat.en for caveat in tied.caveats] == ["the same tensor is embed.tokens.weight"]

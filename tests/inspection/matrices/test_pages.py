@@ -24,7 +24,7 @@ def test_a_spectrum_draws_every_singular_value(poet: Loaded) -> None:
     assert bars.values == found.singular_values.tolist()
     text = found.to_text(locale="zh")
     assert text.startswith("decoder.layers.1.self_attn 第 2 头的 W_OV（192 × 192）\n")
-    assert "但是         x 是归一化之后的残差流" in text and "█" in text
+    assert "注意         x 是归一化之后的残差流" in text and "█" in text
     assert "<path" in found.to_html("en") and found.to_svg("zh").startswith("<svg ")
 
 

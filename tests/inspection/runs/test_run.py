@@ -9,7 +9,10 @@ import torch
 from cutaway import CutawayError, Tokenizer
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text
+from cutaway.inspection.changes.comparison import compare
+from cutaway.inspection.changes.sweep import sweep
 from cutaway.inspection.layers.lens import lens
+from cutaway.inspection.runs.overview import overview
 from cutaway.inspection.runs.run import Run, run
 
 RunOf = Callable[..., Run]
@@ -71,3 +74,33 @@ def test_texts_that_a_vector_model_cannot_read(run_of: RunOf, small_tokenizer: T
     with pytest.raises(CutawayError, match="they do not belong together"):
         run(small, "今天")
     assert run(loaded, "[MASK]").outcome.ids == small_tokenizer.encode("[MASK]").ids  # as `embed` reads it
+
+
+@pytest.mark.parametrize(
+    ("structure", "parameter", "tap"),
+    [
+        ("Llama", "decoder.layers.1.self_attn.q_proj.weight", r"decoder\.layers\.1\.self_attn\.q"),
+        ("post-norm pair", "encoder.layers.1.mlp.up.bias", r"encoder\.layers\.1\.mlp\.pre"),
+        ("Llama", "head.unembed.weight", "its output head"),
+        ("no head", "embed.tokens.weight", r"embed\.embed"),
+    ],
+)
+def test_what_is_no_number_is_refused_with_the_first_tap_where_it_is_none(
+    run_of: RunOf, structure: str, parameter: str, tap: str
+) -> None:
+    read = run_of(structure)
+    with torch.no_grad():
+        read.model.get_parameter(parameter).fill_(torch.nan)
+    for ask in (sweep, overview):
+        with pytest.raises(
+            CutawayError, match=f"tiny {structure}: .* is not a number, from {tap} on: its weights"
+        ):
+            ask(read)
+
+
+def test_edits_that_make_no_numbers_are_told_apart_from_logits_that_are_minus_infinity(run_of: RunOf) -> None:
+    read = run_of("Llama")
+    with pytest.raises(CutawayError, match="under these edits the model's output is not a number"):
+        compare(read, [{"op": "temperature", "value": 1e-300}], writing=False)
+    found = compare(read, [{"op": "token", "ban": [read.outcome.ids[0]]}], writing=False)
+    assert found.changed_log_probs[0] == -torch.inf

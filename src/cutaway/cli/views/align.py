@@ -6,6 +6,8 @@ LISTED = 4  # hypotheses
 
 
 def align(request: Request) -> Answer:
+    from cutaway.inspection.alignment.error_rate import read_pharaoh
+    from cutaway.inspection.alignment.gold import compare_with_gold
     from cutaway.inspection.alignment.hypotheses import align as search
     from cutaway.inspection.alignment.hypotheses import cross_weights
     from cutaway.inspection.alignment.source_effect import agreement, source_effect
@@ -26,7 +28,11 @@ def align(request: Request) -> Answer:
     page = looked_page(weights, effect, agree, options.layer, options.head, every_head)
     if found is not None:
         page = page.then(search_page(found))
-    return Answer({"weights": weights, "effect": effect, "agreement": agree, "search": found}, page)
+    gold = None if options.gold is None else compare_with_gold(run, read_pharaoh(options.gold, "--gold"))
+    if gold is not None:
+        page = page.then(gold.page())
+    result = {"weights": weights, "effect": effect, "agreement": agree, "search": found, "gold": gold}
+    return Answer(result, page)
 
 
 def _heads(request: Request) -> list[tuple[int, int | None]] | None:

@@ -1,13 +1,8 @@
 """`cutaway inspect … --show logit`, `--show gradients` and `--show similarity`: what a number is made of."""
 
-from typing import TYPE_CHECKING
-
 from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError
-
-if TYPE_CHECKING:
-    from cutaway.inspection.runs.run import Run
 
 
 def logit(request: Request) -> Answer:
@@ -16,7 +11,7 @@ def logit(request: Request) -> Answer:
     from cutaway.inspection.pages.direct_logit import TOP, logit_page
 
     run, options = request.run(), request.options
-    found = attribute_logit(run, _position(request, run), options.name, against=options.against)
+    found = attribute_logit(run, request.place(run), options.name, against=options.against)
     return Answer(found, logit_page(found, request.top(TOP)))
 
 
@@ -28,7 +23,7 @@ def gradients(request: Request) -> Answer:
     from cutaway.inspection.pages.input_attribution import input_attributions_page
 
     run, options = request.run(), request.options
-    position = _position(request, run)
+    position = request.place(run)
     first = gradient_x_input(run, position, options.name)
     second = integrated_gradients(
         run,
@@ -53,16 +48,3 @@ def similarity(request: Request) -> Answer:
         raise CutawayError('--show similarity compares two texts: give the second by --other "…"')
     found = attribute_similarity(request.loaded, request.text, other)
     return Answer(found, similarity_page(found, request.top(TOP)))
-
-
-def _position(request: Request, run: "Run") -> int:
-    """--index; where it was not given, what a reader asks about first: a masked text's first gap, a translation's first
-    word, otherwise what comes after the text."""
-    from cutaway.inspection.runs.forced import masked_positions
-
-    given = request.position()
-    if given is not None:
-        return given
-    if run.target is None:
-        return [*masked_positions(run), -1][0]
-    return -1 if run.source is None else 0

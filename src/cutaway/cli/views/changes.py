@@ -23,7 +23,7 @@ def sweep(request: Request) -> Answer:
 
 
 def diff(request: Request) -> Answer:
-    """The same run under changes and without."""
+    """The same run under changes and without; a change `resid` takes from "other" what --other's run had there."""
     from cutaway.inspection.changes.comparison import compare
 
     given = request.options.change
@@ -32,7 +32,9 @@ def diff(request: Request) -> Answer:
             '--show diff needs a change: --change \'{"op": "head", "side": "cross", "layer": 0, "head": 0}\', or '
             "several of them"
         )
-    found = compare(request.run(), [each for text in given for each in _objects(text)])
+    changes = [each for text in given for each in _objects(text)]
+    runs = {} if request.options.other is None else {"other": request.with_text(request.options.other).run()}
+    found = compare(request.run(), changes, runs=runs)
     return Answer(found, found.page())
 
 

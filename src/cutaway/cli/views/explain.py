@@ -54,11 +54,11 @@ def explain(request: Request) -> Answer:
 
 
 def _chosen(run: "Run", names: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
-    from cutaway.inspection.runs.forced import forced_tokens, masked_positions
+    from cutaway.inspection.runs.forced import usual_position, written_token
+    from cutaway.inspection.runs.selection import place
 
     if "head.logits" not in names:
         return "sentence_vector" if "sentence_vector" in names else "pooled", (0, 0)
     logits, _ = run.forward()
-    written = forced_tokens(run, logits)
-    position = [*(masked_positions(run) if run.target is None else []), len(written.ids) - 1][0]
-    return "head.logits", (0, position, written.ids[position])
+    position = place(run.outcome, usual_position(run))
+    return "head.logits", (0, position, written_token(run, logits[position], position))

@@ -7,18 +7,14 @@ from cutaway.errors import CutawayError
 def neurons(request: Request) -> Answer:
     """The neurons of one layer that write most at one token."""
     from cutaway.inspection.layers.memory import memory
-    from cutaway.inspection.runs.forced import masked_positions
 
-    options, run, position = request.options, request.run(), request.position()
-    if position is None:
-        gaps = masked_positions(run) if run.target is None else []
-        position = gaps[0] if gaps else -1
+    options, run = request.options, request.run()
     if options.side == SideName.CROSS:
         raise CutawayError("--side is cross, which is attention: neurons are in encoder or decoder")
     found = memory(
         run,
         -1 if options.layer is None else options.layer,
-        position,
+        request.place(run),
         top=request.top(10),
         words=5,
         token=options.name,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cutaway import __version__
 from cutaway.cli.terminal import note, texts_from, write, write_page
 from cutaway.cli.views.align import align
 from cutaway.cli.views.attention import attention, rollout, values
@@ -36,7 +37,7 @@ class Entry:
 
 VIEWS = {
     View.OVERVIEW: Entry(overview, ("target", "to", "top")),
-    View.ALIGN: Entry(align, ("layer", "head", "target", "to", "top")),
+    View.ALIGN: Entry(align, ("layer", "head", "target", "to", "top", "gold")),
     View.ATTENTION: Entry(attention, ("side", "layer", "head", "target", "to")),
     View.ROLLOUT: Entry(rollout, ("side", "target", "to")),
     View.VALUES: Entry(values, ("side", "layer", "head", "target", "to")),
@@ -54,7 +55,7 @@ VIEWS = {
     View.SIMILARITY: Entry(similarity, ("top", "other")),
     View.EXPLAIN: Entry(explain, ("target", "to", "name", "index")),
     View.SWEEP: Entry(sweep, ("side", "target", "to", "top")),
-    View.DIFF: Entry(diff, ("target", "to", "change")),
+    View.DIFF: Entry(diff, ("target", "to", "change", "other")),
 }
 
 
@@ -102,21 +103,31 @@ def show_view(
 
     from cutaway.checkpoint.folder import load
 
+    about = _about(model, text, view, options)
     answer = entry.ask(Request(load(path), given, options, complete=outputs != Outputs()))
     if outputs.save is not None:
-        names = save(outputs.save, model, view, answer.result, locale)
+        names = save(outputs.save, about, answer.result, locale)
         note(
             f"{outputs.save}: {', '.join(names[:6])}{f' and {len(names) - 6} more' if len(names) > 6 else ''}"
         )
     if outputs.svg is not None:
-        _write_drawing(outputs.svg, picture(answer.page, locale))
+        _write_drawing(outputs.svg, picture(answer.page, locale, about))
     if outputs.html is not None:
-        _write_drawing(outputs.html, document(answer.page, locale))
+        _write_drawing(outputs.html, document(answer.page, locale, about))
     if outputs.as_json:
-        about = {"model": model, "text": text, "view": view.value, "result": plain(answer.result, locale)}
-        write(json.dumps(about, ensure_ascii=False, allow_nan=False))
+        answered = {"model": model, "text": text, "view": view.value, "result": plain(answer.result, locale)}
+        write(json.dumps(answered, ensure_ascii=False, allow_nan=False))
     else:
         write_page(answer.page, locale)
+
+
+def _about(model: str, text: str | None, view: View, options: Options) -> dict[str, str]:
+    """What a file came from: enough to ask again."""
+    given = {name: getattr(options, name) for name in options.given}
+    about = {"view": view.value, "model": model, "text": text, "cutaway": __version__}
+    if given:
+        about["options"] = json.dumps(given, ensure_ascii=False)
+    return {name: value for name, value in about.items() if value is not None}
 
 
 def _write_drawing(path: Path, drawing: str) -> None:

@@ -39,6 +39,30 @@ class View(StrEnum):
     VALUES = "values"
 
 
+ABOUT: dict[View, tuple[str, str]] = {  # what each answers, in English and Chinese
+    View.OVERVIEW: ("the text on one screen", "一屏看完这段文字"),
+    View.ALIGN: ("where a translation looked, and what it depends on", "译文看向哪里，依赖什么"),
+    View.ATTENTION: ("what heads weigh and measure", "各头的权重与测量值"),
+    View.VALUES: ("attention times the length of what it weighs", "注意力乘以值向量的长度"),
+    View.ROLLOUT: ("attention multiplied over all layers", "各层注意力连乘"),
+    View.LENS: ("what each layer would say", "每一层会说什么"),
+    View.NEURONS: ("which neurons write most, and what they promote", "哪些神经元写得最多，推动什么"),
+    View.EXPERTS: ("which expert saw which token", "哪个专家处理哪个词块"),
+    View.NEIGHBOURS: ("the nearest tokens", "最近的词块"),
+    View.ANALOGY: ("a - b + c", "a - b + c 类比"),
+    View.PROJECTION: ("tokens in a plane", "词块的平面图"),
+    View.DRIFT: ("one word in two texts, layer by layer", "同一个词在两段文字里，逐层看"),
+    View.SVD: ("singular values of a matrix", "矩阵的奇异值"),
+    View.RANK: ("what a lower rank of a matrix costs", "降低矩阵的秩有何代价"),
+    View.LOGIT: ("what wrote a logit", "一个 logit 由谁写成"),
+    View.GRADIENTS: ("which tokens a probability depends on", "概率依赖哪些词块"),
+    View.SIMILARITY: ("why two texts are similar", "两段文字为何相似"),
+    View.EXPLAIN: ("one number down to its arithmetic", "一个数怎样算出来"),
+    View.SWEEP: ("every head off in turn", "逐个关掉每个头"),
+    View.DIFF: ("the text without and with changes", "改动前后对比"),
+}
+
+
 class SideName(StrEnum):
     """A stack, or the decoder's attention to the source."""
 
@@ -63,6 +87,7 @@ class Options:
     other: str | None = None
     against: str | None = None
     ranks: str | None = None
+    gold: str | None = None
 
     @property
     def given(self) -> list[str]:
@@ -81,6 +106,10 @@ class Request:
     options: Options
     complete: bool
 
+    def with_text(self, text: str) -> "Request":
+        """The same asked of another text, which goes its own way through the model."""
+        return dataclasses.replace(self, text=text, options=dataclasses.replace(self.options, target=None))
+
     def run(self) -> "Run":
         """The text on its way through the model. A decoder-only model reads all of it and writes one token more."""
         from cutaway.inspection.runs.run import run
@@ -88,14 +117,14 @@ class Request:
         family = self.loaded.config.family
         if family != "encoder-decoder" and (self.options.target is not None or self.options.to is not None):
             raise CutawayError(
-                f"{self.loaded.path.name} is {family}: it writes no translation; leave --target and --to out"
+                f"{self.loaded.name} is {family}: it writes no translation; leave --target and --to out"
             )
         return run(
             self.loaded,
             self.text,
             target=self.options.target,
             to=self.options.to,
-            max_new_tokens=1 if family == "decoder-only" else 0,
+            max_new_tokens=1 if family == "decoder-only" and self.loaded.config.head != "none" else 0,
         )
 
     def top(self, otherwise: int) -> int:
@@ -133,9 +162,16 @@ class Request:
             raise CutawayError(f"--index is {self.options.index!r}, expected one number: a token's place")
         return index[0] if index else None
 
+    def place(self, run: "Run") -> int:
+        """--index; where it was not given, what a reader asks about first (`usual_position`)."""
+        from cutaway.inspection.runs.forced import usual_position
+
+        given = self.position()
+        return usual_position(run) if given is None else given
+
 
 def _numbers(option: str, given: str | None, example: str) -> tuple[int, ...]:
-    if given is None or not given.strip():
+    if given is None:
         return ()
     try:
         return tuple(int(number) for number in given.split(","))

@@ -56,8 +56,13 @@ def plain(value: object, locale: Locale = "en") -> object:
 def _fields(value: object) -> Iterator[tuple[str, object]]:
     """The fields of a dataclass that are data."""
     from cutaway.checkpoint.folder import Loaded
+    from cutaway.inspection.changes.reading import write_change
+    from cutaway.inspection.changes.schema import KINDS
 
     assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is no plain value"
+    if isinstance(value, KINDS):  # a change, as it is written in a list of changes
+        yield from write_change(value).items()
+        return
     for field in dataclasses.fields(value):
         each = getattr(value, field.name)
         if not field.name.startswith("_") and not isinstance(each, Loaded):
@@ -120,20 +125,22 @@ def _under(name: str, part: str) -> str:
     return f"{name}.{part}" if name and part else name or part
 
 
-def save(path: Path, model: str, view: str, result: object, locale: Locale = "en") -> list[str]:
-    """Write the arrays of a result and return their names. Never as pickle.
+def save(path: Path, about: Mapping[str, str], result: object, locale: Locale = "en") -> list[str]:
+    """Write the arrays of a result, with what they are about, and return the arrays' names. Never as pickle.
 
-    safetensors: tensors, and lists of texts as JSON in the metadata. npz: arrays, texts too. csv: one line a number or
-    text: the array's name, its place in each dimension, and the value.
+    safetensors: tensors; what they are about, and lists of texts as JSON, in the metadata. npz: arrays, texts too, and
+    `about.model` and so on. csv: one line a number or text: the array's name, its place in each dimension, and the
+    value; the lines `about.…` come first.
     """
     found = dict(arrays(result, locale=locale))
+    origin: dict[str, Tensor | Texts] = {f"about.{name}": value for name, value in about.items()}
     match path.suffix.lower():
         case ".safetensors":
-            _safetensors(path, found, {"model": model, "view": view})
+            _safetensors(path, found, dict(about))
         case ".npz":
-            _npz(path, found)
+            _npz(path, origin | found)
         case _:
-            _csv(path, found)
+            _csv(path, origin | found)
     return list(found)
 
 

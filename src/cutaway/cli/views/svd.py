@@ -63,6 +63,7 @@ def rank(request: Request) -> Answer:
 def _matrices(request: Request) -> "list[Matrix]":
     """The parameter of --name, or the two maps of a head."""
     from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
+    from cutaway.inspection.runs.sides import sides
 
     options, model = request.options, request.loaded.model
     if options.name is not None:
@@ -73,5 +74,5 @@ def _matrices(request: Request) -> "list[Matrix]":
         return [parameter_matrix(model, options.name)]
     if options.layer is None or options.head is None:
         raise CutawayError("a head is named by both --layer and --head")
-    side = request.side or ("encoder" if request.loaded.config.family == "encoder-only" else "decoder")
+    side = request.side or sides(model)[-1]
     return [part(model, side, options.layer, options.head) for part in (w_qk, w_ov)]

@@ -23,7 +23,7 @@ from cutaway.page.drawn import Drawn
 Heads = Iterable[tuple[int, int | None]]  # (layer, head); a head of None stands for all heads of that layer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alignment(Drawn):
     """A source, and what greedy search and beam search wrote for it, best first.
 

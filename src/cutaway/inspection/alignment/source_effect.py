@@ -18,7 +18,7 @@ from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SourceEffect(Drawn):
     """effect[t, s] = log p(y_t | y_<t, x) - log p(y_t | y_<t, x without s), in nats; above 0 where token s helped.
 
@@ -70,7 +70,7 @@ def source_effect(run: Run, batch_size: int = 64) -> SourceEffect:
     inputs = run.inputs
     source, target = inputs["source"], inputs["target"]
     labels = torch.tensor([run.outcome.ids], device=source.device)
-    plain = torch.tensor(score(model, inputs, labels)[0], device=source.device)
+    plain = run.checked(torch.tensor(score(model, inputs, labels)[0], device=source.device))
     rows: list[list[float]] = []
     for hidden in torch.arange(source.shape[1], device=source.device).split(batch_size):
         many = len(hidden)

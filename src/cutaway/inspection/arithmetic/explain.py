@@ -23,7 +23,7 @@ from cutaway.page.locale import Both
 from cutaway.tap import Edit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Drawn):
     """One number of one run, and where it comes from.
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.parts import Hypothesis
+from cutaway.decode.parts import Hypothesis, mask_id_of
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.norm import normalised
 from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps
@@ -82,7 +82,7 @@ def output_steps(record: Record, settings: Settings) -> Steps:
     if not isinstance(record.model.head, Head):
         return {}
     outcome, smoothing = record.outcome.ids, settings.smoothing
-    hidden_word = record.config.mask_id if record.target is None else None
+    hidden_word = mask_id_of(record.loaded) if record.target is None else None
     counted = [t for t, id in enumerate(outcome) if id != hidden_word]
 
     def float_logits() -> Tensor:

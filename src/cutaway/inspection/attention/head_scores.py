@@ -44,7 +44,7 @@ class Measures:
     heads", there on random repeated text). Control tokens do not count as repeated."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HeadScores(Drawn):
     """`scores` of every head (l, h), and `uniform` (l,): what a head of that layer would measure if it weighed all keys
     that a query sees alike. Short texts raise many scores by themselves; compare with it."""

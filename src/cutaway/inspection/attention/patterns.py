@@ -41,7 +41,7 @@ class Place:
         return [f"{path}.{name}" for path, _ in self.modules]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Patterns(Drawn):
     """One step of attention, softmax(q·k · scale + bias) (Vaswani et al. 2017, §3.2.1), of every head asked for.
 

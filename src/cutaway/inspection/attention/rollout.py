@@ -17,7 +17,7 @@ from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rollout(Drawn):
     """R_l = (r·I + (1 - r)·A_l) R_{l-1} with R_0 = I (Abnar & Zuidema 2020, §3).
 

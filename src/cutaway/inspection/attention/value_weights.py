@@ -18,7 +18,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ValueWeights(Drawn):
     """How large each summand of a head's result is, in the units of the residual stream.
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cutaway.inspection.attribution.frozen_path import FrozenPath, Step, Write, embedded, frozen_path
 from cutaway.inspection.pages.direct_logit import logit_page
+from cutaway.inspection.runs.forced import written_token
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.selection import piece_of, place, token_id
 from cutaway.inspection.runs.stacks import stack_named
@@ -32,7 +33,7 @@ class Component:
     share: float  # logits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LogitAttribution(Drawn):
     """logit = Σ over components of w · c, with w the token's row of the output matrix (times the model's logit scale)
     and c what the component wrote at this position, carried to the end by the norms with their scale held at this
@@ -73,7 +74,8 @@ def attribute_logit(
 ) -> LogitAttribution:
     """Take one logit of the decoder, or of an encoder-only model, apart by component.
 
-    `token` is an id, a piece, or a text of one token; None: the one that the model finds most probable at `position`.
+    `token` is an id, a piece, or a text of one token; None: the one that was written at `position`, in a
+    gap the one that the model puts there.
     Raises CutawayError for a model without output head, a position out of range, or a token that is not one.
     """
     where = place(stack_named(run, None).tokens, position)
@@ -81,7 +83,7 @@ def attribute_logit(
     other = None if against is None else token_id(run, against)
     path = frozen_path(run, where, _watched(run, where))
     if chosen is None:
-        chosen = int(path.logits.argmax())
+        chosen = written_token(run, path.logits, where)
     labels, rows = _stream(path)
     unembed, scale = path.head.unembed, path.head.scale
     read = unembed.weight[chosen].detach().double()

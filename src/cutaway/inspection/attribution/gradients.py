@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.pages.input_attribution import input_attribution_page
+from cutaway.inspection.runs.forced import written_token
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.selection import piece_of, place, token_id
 from cutaway.inspection.runs.stacks import ReadingStack, output_head, stack_named, stacks
@@ -22,7 +23,7 @@ from cutaway.tap import Trace
 Quantity = Literal["logit", "log_prob"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InputAttribution(Drawn):
     """A share for every token that the model reads, of the logit or log-probability F of one token at one position.
 
@@ -61,7 +62,8 @@ def gradient_x_input(
 ) -> InputAttribution:
     """Gradient times input of one token's logit or log-probability at `position`.
 
-    `token` is an id, a piece, or a text of one token; None: the one that the model finds most probable there. An
+    `token` is an id, a piece, or a text of one token; None: the one that was written there, in a gap
+    the one that the model puts there. An
     encoder-decoder has shares on both sides: of the source, and of the target so far.
     Raises CutawayError for a model without output head, a position out of range, or a token that is not one.
     """
@@ -100,13 +102,13 @@ class Asked:
         output_head(run)
         side = stack_named(run, None)
         where = place(side.tokens, position)
-        chosen = int(run.forward()[0][where].argmax()) if token is None else token_id(run, token)
+        chosen = written_token(run, run.forward()[0][where], where) if token is None else token_id(run, token)
         return cls(run, side, where, chosen, quantity)
 
     def inputs(self) -> dict[str, Tensor]:
         """The token vectors (T, D) by side."""
         names = {name: f"{side.embedding_name}.embed" for name, side in stacks(self.run).items()}
-        _, trace = self.run.forward(list(names.values()))
+        _, trace = self.run.hidden(list(names.values()))
         return {name: trace[tap][0] for name, tap in names.items()}
 
     def starts(self, ends: dict[str, Tensor], baseline: int | None) -> dict[str, Tensor]:

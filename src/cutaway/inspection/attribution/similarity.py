@@ -20,7 +20,7 @@ from cutaway.page.locale import Both
 from cutaway.tap import Trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SimilarityAttribution(Drawn):
     """cos(ā, b̄) = Σ_ij s_ij with s_ij = a_i · b_j / (A · B · ‖ā‖ · ‖b̄‖), where a_i and b_j are the last hidden states
     of the tokens and ā, b̄ their means (Reimers and Gurevych 2019, §3: mean pooling).
@@ -81,10 +81,7 @@ def _states(loaded: Loaded, text: str) -> tuple[Tokens, Tensor, Tensor]:
     """The tokens of a text, their last hidden states (A, D) fp64, and the vector (D,) that `embed` pools of them."""
     tokenizer, settings = loaded.require_tokenizer(), read_settings(loaded.path)
     before, after = tokenizer.around
-    whole = settings.prompt + text
-    if settings.lowercase:  # as `embed` does it
-        whole = "".join(map(str.lower, whole))
-    inner = tokenizer.encode_ids([whole])[0]
+    inner = tokenizer.encode_ids([settings.read(text)])[0]
     if not [*before, *inner, *after]:
         raise CutawayError(f"the text {text!r} has no token: there is nothing to compare")
     name = f"{'decoder' if isinstance(loaded.model, DecoderOnly) else 'encoder'}.normed"

@@ -84,8 +84,8 @@ class AttentionChanges:
         elif change.kind == "argmax":
             self._on_heads(heads, _strongest)
         elif change.rows is not None:
-            rows = change.rows
-            self._on_heads(heads, lambda pattern: self._given(pattern, rows))
+            rows, renorm = change.rows, change.renorm
+            self._on_heads(heads, lambda pattern: self._given(pattern, rows, renorm))
         else:
             back = 1 if change.kind == "previous" else 0
             self._on_heads(heads, lambda pattern: self._looking_back(pattern, back))
@@ -122,11 +122,12 @@ class AttentionChanges:
         changed[:, :, torch.arange(len(keys), device=keys.device), keys] = 1.0
         return changed
 
-    def _given(self, pattern: Tensor, rows: tuple[tuple[float, ...], ...]) -> Tensor:
+    def _given(self, pattern: Tensor, rows: tuple[tuple[float, ...], ...], renorm: bool) -> Tensor:
         changed = pattern.clone()
         for t, query in enumerate(self._queries(pattern).tolist()):
             if query < len(rows):
-                changed[:, :, t] = _row(rows[query], pattern)
+                row = _row(rows[query], pattern)
+                changed[:, :, t] = row / row.sum() if renorm and row.sum() > 0 else row
         return changed
 
     def _cells(self, pattern: Tensor, change: SetAttention) -> Tensor:

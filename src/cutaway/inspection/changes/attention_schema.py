@@ -54,7 +54,7 @@ class SetPattern:
     """A whole pattern. `uniform`: every key that the mask shows weighs the same. `identity`, `previous`: all weight on
     the token itself, or on the one before it (the first: on itself). `argmax`: all weight on the strongest key.
     `given`: `rows`, one a query from position 0, each with its keys' weights (missing ones are 0); later queries keep
-    theirs. Rows are used as given, not normalised."""
+    theirs. Rows are used as given, or with `renorm` divided by their sum."""
 
     op: ClassVar[str] = "pattern"
     side: Sides | None = None
@@ -62,8 +62,11 @@ class SetPattern:
     head: All | int
     kind: Literal["uniform", "identity", "previous", "argmax", "given"]
     rows: tuple[tuple[float, ...], ...] | None = None
+    renorm: bool = False
 
     def __post_init__(self) -> None:
+        if self.renorm and self.kind != "given":
+            raise ValueError(f"kind is {self.kind!r}, whose rows sum to 1: `renorm` belongs to kind 'given'")
         if (self.kind == "given") != (self.rows is not None):
             raise ValueError(f"kind is {self.kind!r}: `rows` belongs to kind 'given', and only there")
         for i, row in enumerate(self.rows or ()):

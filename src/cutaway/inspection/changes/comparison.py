@@ -11,14 +11,17 @@ import torch
 from torch import Tensor
 
 from cutaway.decode.sentence_settings import Pooling
+from cutaway.inspection.changes.edits import as_it_is
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.output import Output, write
 from cutaway.inspection.changes.places import STACKS, Places
 from cutaway.inspection.changes.reading import Changes, read_changes, write_change
 from cutaway.inspection.changes.schema import Change
 from cutaway.inspection.pages.changes import comparison_page
+from cutaway.inspection.runs.divergence import divergence
 from cutaway.inspection.runs.forced import forced_tokens
 from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs.selection import piece_of
 from cutaway.inspection.runs.sentence import cosine_distance, sentence_settings, sentence_vectors
 from cutaway.inspection.runs.sides import Side
 from cutaway.inspection.runs.stacks import output_head, stacks
@@ -71,7 +74,7 @@ class VectorChange:
     distance: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Drawn):
     """The effect of `changes` on a run. Logarithms are natural; base and changed passes compute attention the same way,
     so that no difference is one of rounding.
@@ -132,7 +135,7 @@ def compare(
         if beam is not None or max_new_tokens is not None:
             output_head(run)
         return _vectors_compared(run, listed, changing, borders)
-    logits, trace = run.forward(list(borders), dict.fromkeys(changing, _as_it_is))
+    logits, trace = run.forward(list(borders), dict.fromkeys(changing, as_it_is))
     watched: dict[str, Edit] = {name: _relative_to(trace[name]) for name in borders}
     changed_logits, changed_trace = run.forward(watched, changing)
     forced = forced_tokens(run, logits)
@@ -141,17 +144,14 @@ def compare(
         write(run, each, runs=runs, beam=beam, max_new_tokens=max_new_tokens) if writing else None
         for each in ((), listed)
     )
-    base_log_probs, changed_log_probs, divergence = _compared(logits, changed_logits, ids)
-    tokenizer = run.loaded.tokenizer
+    base_log_probs, changed_log_probs, moved = _compared(logits, changed_logits, ids)
     return Comparison(
         listed,
         forced.ids,
-        run.outcome.pieces
-        if tokenizer is None or forced.ids == run.outcome.ids
-        else [tokenizer.readable(id) for id in forced.ids],
+        [piece_of(run, id) for id in forced.ids],
         base_log_probs,
         changed_log_probs,
-        divergence,
+        moved,
         _departures(run, changed_trace, borders),
         base,
         changed,
@@ -162,7 +162,7 @@ def compare(
 def _vectors_compared(
     run: Run, changes: tuple[Change, ...], changing: Mapping[str, Edit], borders: Mapping[str, Side]
 ) -> Comparison:
-    states, trace = run.hidden(list(borders), dict.fromkeys(changing, _as_it_is))
+    states, trace = run.hidden(list(borders), dict.fromkeys(changing, as_it_is))
     changed_states, changed_trace = run.hidden(
         {name: _relative_to(trace[name]) for name in borders}, changing
     )
@@ -216,10 +216,6 @@ def _departures(run: Run, relative: Trace, borders: Mapping[str, Side]) -> tuple
     )
 
 
-def _as_it_is(x: Tensor) -> Tensor:
-    return x
-
-
 def _relative_to(base: Tensor) -> Edit:
     """(1, T, D) -> (T,): how far it is from `base`, as a part of its length."""
     length = base[0].norm(dim=-1)
@@ -233,8 +229,6 @@ def _compared(logits: Tensor, changed: Tensor, ids: Tensor) -> tuple[Tensor, Ten
         rows = slice(first, first + _ROWS)
         p, q = (each[rows].double().log_softmax(dim=-1) for each in (logits, changed))
         chosen = ids[rows, None]
-        share = p.exp()
-        divergence = torch.where(share > 0, share * (p - q), 0.0).sum(dim=-1)
-        parts.append(torch.stack([p.gather(1, chosen)[:, 0], q.gather(1, chosen)[:, 0], divergence]))
-    base_log_probs, changed_log_probs, divergence = torch.cat(parts, dim=1)
-    return base_log_probs, changed_log_probs, divergence
+        parts.append(torch.stack([p.gather(1, chosen)[:, 0], q.gather(1, chosen)[:, 0], divergence(p, q)]))
+    base_log_probs, changed_log_probs, moved = torch.cat(parts, dim=1)
+    return base_log_probs, changed_log_probs, moved

@@ -9,6 +9,16 @@ from cutaway.errors import CutawayError
 from cutaway.tap import Edit
 
 
+def as_it_is(x: Tensor) -> Tensor:
+    """The edit that changes nothing: the tap is there, and what it names is computed the way that edits need."""
+    return x
+
+
+def mean_over_tokens(z: Tensor) -> Tensor:
+    """A reducer of heads' outputs (1, H, T, E) -> (1, H, 1, E)."""
+    return z.mean(dim=2, keepdim=True)
+
+
 class EditList:
     """Edits by the full name of their tap. Several of one tap follow one another; what is kept is what they leave."""
 

@@ -21,7 +21,7 @@ from cutaway.inspection.changes.attention_schema import (
     SetPositions,
 )
 from cutaway.inspection.changes.dropout import drop_out
-from cutaway.inspection.changes.edits import Clock, EditList
+from cutaway.inspection.changes.edits import Clock, EditList, mean_over_tokens
 from cutaway.inspection.changes.places import STACKS, Place, Places
 from cutaway.inspection.changes.positions import change_positions
 from cutaway.inspection.changes.reading import Changes, read_changes
@@ -98,7 +98,7 @@ class _Making:
             attention.finish()
         self._tokens.finish()
         if self._means:
-            _, trace = self._run.forward(dict.fromkeys(self._means, _mean_over_tokens))
+            _, trace = self._run.forward(dict.fromkeys(self._means, mean_over_tokens))
             self._means.update({name: trace[name] for name in self._means})
         return self._edits.built()
 
@@ -230,7 +230,3 @@ class _Making:
 
 def _has_final_norm(stack: Stack) -> bool:
     return not isinstance(stack.norm, torch.nn.Identity)
-
-
-def _mean_over_tokens(z: Tensor) -> Tensor:
-    return z.mean(dim=2, keepdim=True)  # (1, H, 1, E)

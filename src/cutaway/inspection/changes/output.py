@@ -13,7 +13,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.reading import Changes
 from cutaway.inspection.pages.changes import output_page
-from cutaway.inspection.runs.forced import masked_positions, never_written
+from cutaway.inspection.runs.forced import filled_gaps, masked_positions, never_written
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.stacks import output_head
 from cutaway.models.decoder_only import DecoderOnly
@@ -25,7 +25,7 @@ from cutaway.tap import Trace
 NEW_TOKENS = 20  # of a decoder-only model, unless given
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Output(Drawn):
     """What was written: ids with, for each, its piece as a reader sees it and its log-probability (natural logarithm)
     under the model as it ran, changes included. `score` is what a search ranks it by: their sum, normalised by the
@@ -65,15 +65,14 @@ def write(
             "an encoder-only model fills gaps and does not write on: leave beam and max_new_tokens out"
         )
     tokenizer = run.loaded.require_tokenizer()
-    gaps = masked_positions(run)
     logits, _ = run.forward(edit=edits(changes, run, runs))
-    filled = list(run.outcome.ids)
-    for position in gaps:
-        filled[position] = int(logits[position].argmax())
+    filled = filled_gaps(run, logits)
     chosen = logits.float().log_softmax(dim=-1).gather(1, torch.tensor(filled, device=logits.device)[:, None])
     log_probs: list[float] = chosen[:, 0].tolist()
     pieces = [tokenizer.readable(id) for id in filled]
-    return Output(tokenizer.decode(filled), filled, pieces, log_probs, sum(log_probs[i] for i in gaps))
+    return Output(
+        tokenizer.decode(filled), filled, pieces, log_probs, sum(log_probs[i] for i in masked_positions(run))
+    )
 
 
 def _decoded(
@@ -114,7 +113,7 @@ def _start(run: Run) -> list[int]:
     """The tokens that the decoder of this run read before it wrote: its start token, and what is forced after it."""
     translator = Translator(run.loaded)
     assert run.target is not None
-    starts = [translator.start(Source("", to, [], [], ())) for to in (None, *translator.languages)]
+    starts = [translator.start(Source("", to, [], [], (), False)) for to in (None, *translator.languages)]
     fitting = [start for start in starts if run.target.ids[: len(start)] == start]
     if not fitting:
         raise CutawayError(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.errors import CutawayError, brief, nearest
+from cutaway.inspection.changes.edits import as_it_is, mean_over_tokens
 from cutaway.inspection.changes.places import Place, Places
 from cutaway.inspection.pages.changes import sweep_page
 from cutaway.inspection.runs.forced import forced_tokens, log_probs_of
@@ -42,7 +43,7 @@ class HeadEffect:
     effect: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HeadSweep(Drawn):
     """`effects` holds for each side a grid (L, H): Σ_t log p(y_t) - log p(y_t | head off), in nats, y the run's output
     in forced decoding (see `forced.Forced`); `base` is Σ_t log p(y_t). Negative: the output grows more probable without
@@ -119,7 +120,7 @@ class _Output:
 
 def _words(run: Run, base: Tensor) -> _Output:
     """base (1, T, D): the last hidden states of the unchanged run."""
-    forced = forced_tokens(run, output_head(run)(base)[0])
+    forced = forced_tokens(run, run.checked(output_head(run)(base)[0]))
 
     def total(states: Tensor) -> Tensor:
         return log_probs_of(run.model, states, forced).double().sum(dim=1)
@@ -152,11 +153,11 @@ class _Rest:
     def __init__(self, run: Run, blocks: list[Place], set: Literal["zero", "mean"]):
         self._run, self._model = run, run.model
         self._borders = {f"{place.path}.resid_pre" for place in blocks}
-        watch: dict[str, Edit] = dict.fromkeys(self._borders, _as_it_is)
+        watch: dict[str, Edit] = dict.fromkeys(self._borders, as_it_is)
         if isinstance(self._model, EncoderDecoder):
-            watch |= dict.fromkeys(("encoder.normed", _FIRST_OF_DECODER), _as_it_is)
+            watch |= dict.fromkeys(("encoder.normed", _FIRST_OF_DECODER), as_it_is)
         if set == "mean":
-            watch |= {f"{place.attention_path}.z": _mean_over_tokens for place in blocks}
+            watch |= {f"{place.attention_path}.z": mean_over_tokens for place in blocks}
         self._mean = set == "mean"
         states, self._trace = run.hidden(watch)
         self.base = states[None]  # (1, T, D)
@@ -212,11 +213,3 @@ def stack_from(stack: Stack, first: int) -> Stack:
     rest = copy.deepcopy(stack, same)
     rest.window_layers = frozenset(layer - first for layer in stack.window_layers if layer >= first)
     return rest
-
-
-def _as_it_is(x: Tensor) -> Tensor:
-    return x
-
-
-def _mean_over_tokens(z: Tensor) -> Tensor:
-    return z.mean(dim=2, keepdim=True)  # (1, H, 1, E)

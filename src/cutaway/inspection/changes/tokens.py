@@ -161,9 +161,10 @@ class TokenChanges:
             edit = residual.without([self._places.id(token, side, where, "ban") for token in change.ban])
         else:
             id = self._places.id(change.force, side, where, "force")
-            if side == "decoder" and id in never_written(self._places.run):
+            if id in never_written(self._places.run):
                 raise CutawayError(
-                    f"{where}: force is {change.force!r}, a control token that decoding never writes"
+                    f"{where}: force is {change.force!r}, a control token or an id without a piece, which the model "
+                    "never writes"
                 )
             edit = residual.only(id)
         self._at_token(_LOGITS, side, change.at, edit)

@@ -57,7 +57,7 @@ class Plane:
     miss: float  # ‖d - (a - b + c)‖, 0 for a parallelogram
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Analogy(Drawn):
     """a - b + c and the rows of the table nearest to it by the cosine, in the full space, every row compared.
 

@@ -45,7 +45,7 @@ class WordPath:
     path: Tensor  # (P, 2) fp64: in the shared drawing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ContextDrift(Drawn):
     """One word in two sentences, stage by stage.
 

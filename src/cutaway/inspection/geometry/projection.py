@@ -19,7 +19,7 @@ _ALL = 3000  # points up to which trustworthiness is averaged over all of them
 _SAMPLE = 1000  # of more points, so many, evenly spaced in the order given
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Projection(Drawn):
     """A linear projection onto the R directions in which the points vary most: principal component analysis.
 

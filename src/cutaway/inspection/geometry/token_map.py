@@ -19,7 +19,7 @@ from cutaway.page.drawn import Drawn
 _QUERIES = 64  # compared with the whole table at a time: (64, V) values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TokenMap(Drawn):
     """Tokens drawn by the two directions in which they vary most, their vectors made of length 1 first: then those at
     the smallest distance are those of the greatest cosine, here, in `projection.trustworthiness` and in `neighbours`.

@@ -67,7 +67,7 @@ class Neighbour:
     value: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Neighbours(Drawn):
     """The rows e of a table nearest to a query q, best first, in the full space of D dimensions; every row of the
     table was compared (control tokens too), in float64.
@@ -149,7 +149,10 @@ def nearest_rows(
 
 
 def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
-    """queries (Q, D) -> (Q, V) fp64, greater is nearer: the cosine, the dot product, or minus the distance."""
+    """queries (Q, D) -> (Q, V) fp64, greater is nearer: the cosine, the dot product, or minus the distance.
+
+    Raises CutawayError for an unknown measure, a query of length 0 under the cosine, and values that are not finite.
+    """
     if measure not in get_args(Measure):
         raise CutawayError(
             f"measure is {measure!r}{nearest(measure, get_args(Measure))}, expected cosine, dot or euclid"
@@ -161,7 +164,14 @@ def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
                 "a vector of length 0 has no direction, so no cosine: use the measure dot or euclid"
             )
         queries = normalize(queries, dim=-1)
-    return torch.cat([_nearness(block, queries, measure) for block in table.blocks()], dim=1)
+    near = torch.cat([_nearness(block, queries, measure) for block in table.blocks()], dim=1)
+    if not bool(near.isfinite().all()):
+        (id, *_) = (~near.isfinite()).any(dim=0).nonzero().flatten().tolist()
+        raise CutawayError(
+            f"the {table.name} table has values that are not finite, first compared in the row of {table.label(id)} "
+            f"(id {id}): the model's weights are damaged"
+        )
+    return near
 
 
 def _nearness(block: Tensor, queries: Tensor, measure: Measure) -> Tensor:

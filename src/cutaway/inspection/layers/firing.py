@@ -15,7 +15,7 @@ from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NeuronFiring(Drawn):
     """The activation of one neuron at every token that its stack reads: the tap `hidden`, after the activation function
     and, where the network is gated, the product."""

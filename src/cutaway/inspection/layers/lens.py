@@ -19,7 +19,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.locale import Both
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Lens(Drawn):
     """log softmax(head(norm(x))) of the residual stream x after each number of blocks, at each token
     (nostalgebraist 2020, "interpreting GPT: the logit lens").

@@ -12,6 +12,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.attribution.frozen_path import FrozenPath, frozen_path
 from cutaway.inspection.layers.network import fired
 from cutaway.inspection.pages.feed_forward import memory_page
+from cutaway.inspection.runs.forced import written_token
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.selection import at_least_one, layer_number, piece_of, place, token_id
 from cutaway.inspection.runs.stacks import stack_named
@@ -46,7 +47,7 @@ class Neuron:
     logit: float | None  # coefficient times the value vector's part of the chosen token's logit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Memory(Drawn):
     """What the feed-forward network of one layer looks up at one token: out = Σ_n m_n · v_n + bias, with m the
     activations and v_n the columns of `down` (Geva et al. 2021, "Transformer Feed-Forward Layers Are Key-Value
@@ -95,10 +96,10 @@ def memory(
 ) -> Memory:
     """The neurons that write most at a token, and the words that their value vectors stand for.
 
-    `token` (an id, a piece, or a text of one token) is whose logit their effect is told of; None: the most probable one
-    at this position. `side` is "encoder" or "decoder"; None: the one that becomes words. What the encoder of an
-    encoder-decoder writes is not read by the output matrix, and a model without output head has none: such neurons have
-    no words and no logit, and `approximate` says so.
+    `token` (an id, a piece, or a text of one token) is whose logit their effect is told of; None: the one that was
+    written at this position, in a gap the one that the model puts there. `side` is "encoder" or "decoder"; None: the
+    one that becomes words. What the encoder of an encoder-decoder writes is not read by the output matrix, and a model
+    without output head has none: such neurons have no words and no logit, and `approximate` says so.
     Raises CutawayError for a layer, position, side or token that is not there, and for a `token` where there are no
     words.
     """
@@ -118,7 +119,7 @@ def memory(
     coefficients = torch.stack([state.coefficients[a, n] for a, n in cells])  # (N,)
     path = frozen_path(run, where) if wordless is None else None
     if path is not None and chosen is None:
-        chosen = int(path.logits.argmax())
+        chosen = written_token(run, path.logits, where)
     read = (
         [_Reading((), (), None)] * len(cells)
         if path is None

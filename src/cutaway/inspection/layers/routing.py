@@ -17,7 +17,7 @@ from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LayerRouting(Drawn):
     """The routing of one layer.
 
@@ -48,7 +48,7 @@ class LayerRouting(Drawn):
         return layer_routing_page(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Routing(Drawn):
     """The routing of every layer that has experts, and the layers that have a plain network instead."""
 

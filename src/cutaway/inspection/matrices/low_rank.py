@@ -13,6 +13,7 @@ from cutaway.checkpoint.parameters import aliases
 from cutaway.errors import CutawayError
 from cutaway.inspection.matrices.matrix import Matrix, parameter_matrix, w_ov, w_qk
 from cutaway.inspection.pages.low_rank import low_rank_page, low_ranks_page
+from cutaway.inspection.runs.divergence import divergence
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.selection import piece_of
 from cutaway.inspection.runs.stacks import output_head, stack_named
@@ -34,7 +35,7 @@ class ChangedArgmax:
     after_piece: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LowRank(Drawn):
     """One run with a matrix M replaced by M_r = Σ_{i ≤ r} σᵢ uᵢ vᵢᵀ, the nearest of rank r (Eckart & Young 1936).
 
@@ -66,7 +67,7 @@ class LowRank(Drawn):
         return low_rank_page(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LowRanks(Drawn):
     """One matrix at several ranks, in the order that they were asked for."""
 
@@ -118,7 +119,7 @@ def low_rank(run: Run, matrix: Matrix, ranks: Sequence[int]) -> LowRanks:
                 rank=rank,
                 full_rank=len(sigma),
                 matrix_error=(float(sigma[rank:].square().sum()) / total) ** 0.5 if total else 0.0,
-                kl=(base.exp() * (base - changed)).sum(dim=-1).cpu(),
+                kl=divergence(base, changed).cpu(),
                 changed=tuple(
                     ChangedArgmax(position, old, new, piece_of(run, old), piece_of(run, new))
                     for position, (old, new) in enumerate(zip(before, after, strict=True))

@@ -65,7 +65,16 @@ class Matrix:
 
     def svd(self) -> tuple[Tensor, Tensor, Tensor]:
         """U (M, R), σ (R,) falling, V (N, R) with M = U · diag(σ) · Vᵀ; of a product R = min(M, N, E), as the singular
-        values beyond are 0. Each u is turned so that its largest entry is positive, its v with it."""
+        values beyond are 0. Each u is turned so that its largest entry is positive, its v with it.
+
+        Raises CutawayError for entries that are not finite.
+        """
+        for factor in (self.left, *([] if self.right is None else [self.right])):
+            if not bool(factor.isfinite().all()):
+                raise CutawayError(
+                    f"{self.name} has entries that are not finite, so it has no singular values: the model's weights "
+                    "are damaged"
+                )
         if self.right is None:
             u, sigma, vt = torch.linalg.svd(self.left, full_matrices=False)
             v = vt.T

@@ -19,7 +19,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.locale import Both
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Spectrum(Drawn):
     """The singular values σ₁ ≥ σ₂ ≥ … of a matrix M, and numbers made of them; all without unit.
 
@@ -58,7 +58,7 @@ class Reading:
     negative: tuple[Neighbour, ...]  # least first
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Direction(Drawn):
     """One singular triple of M = Σ σ u vᵀ: what points along u on the side of the rows is sent to v, σ times as long.
 

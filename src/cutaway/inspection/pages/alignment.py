@@ -51,8 +51,8 @@ def search_page(found: "Alignment") -> Page:
             Table(columns, [*listed, greedy]),
             Remark(
                 Both(
-                    "score: the log-probability of the tokens over a power of their number (the length penalty).",
-                    "得分：各词块对数概率之和，除以长度的幂（长度惩罚）。",
+                    "score: the sum of the tokens' log-probabilities, divided by the length penalty.",
+                    "得分：各词块对数概率之和，除以长度惩罚。",
                 )
             ),
         ],
@@ -78,7 +78,7 @@ def _effect_map(found: "SourceEffect", drawn: bool = False) -> Matrix:
 _FALL = Both("fall of log-probability, nats", "对数概率的下降，奈特")
 _DEPENDS = Both(
     "How far a token's log-probability falls when a source token is hidden by the mask; dependence, not purpose.",
-    "用掩码遮住某个原文词块时，该词块的对数概率下降多少；这是依赖，不是目的。",
+    "用掩码遮住某个原文词块时，该词块的对数概率下降多少；这是依赖，不是用途。",
 )
 
 
@@ -107,13 +107,15 @@ def looked_page(
     if cross_attention is not None:
         n_layers, n_heads = cross_attention.shape[:2]
         layers, heads = range(n_layers), range(n_heads)
-        atlas = heads_of(cross_attention, layers, heads, effect.outcome, effect.source)
+        atlas = heads_of(
+            cross_attention, layers, heads, effect.outcome, effect.source, down=TARGET, across=SOURCE
+        )
     correlation = None
     if agree.mean is not None:
         correlation = Remark(
             Both(
                 f"The two put the source tokens in the same order by ρ = {agree.mean:.2f} (Spearman, mean of rows).",
-                f"两者给原文词块排出的次序，相关系数 ρ = {agree.mean:.2f}（Spearman，各行平均）。",
+                f"两者给原文词块的排序，相关系数 ρ = {agree.mean:.2f}（Spearman，各行平均）。",
             )
         )
     return page(
@@ -126,8 +128,8 @@ def looked_page(
                 Both(
                     "looked at: the source tokens with most cross-attention. depends on: how far the token's "
                     "log-probability falls when a source token is hidden by the mask; dependence, not purpose.",
-                    "看向：交叉注意力最多的原文词块。依赖：用掩码遮住某个原文词块时，该词块的对数概率下降多少；"
-                    "这是依赖，不是目的。",
+                    "看向：交叉注意力最多的原文词块。依赖：用掩码遮住某个原文词块后，该词块的对数概率下降多少；"
+                    "这是依赖，不是用途。",
                 )
             ),
             correlation,

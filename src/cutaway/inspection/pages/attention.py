@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from cutaway.inspection.pages.words import ATTENTIONS, HEAD, KEY, QUERY, TOKEN, WEIGHT, left, right
 from cutaway.page.blocks import Atlas, Block, Matrix, Page, Remark, Scale, Table, page
 from cutaway.page.locale import Both, Text
+from cutaway.page.numbers import share
 from cutaway.text.display import truncate
 
 if TYPE_CHECKING:
@@ -17,18 +18,23 @@ if TYPE_CHECKING:
     from cutaway.inspection.attention.value_weights import ValueWeights
     from cutaway.inspection.runs.run import Tokens
 
-# A measure's field and its column.
+# A measure's field, its column, and what it measures.
 MEASURES = (
-    ("entropy", Both("entropy", "熵")),
-    ("first", Both("first", "首词块")),
-    ("special", Both("ctrl", "控制")),
-    ("punctuation", Both("punct", "标点")),
-    ("distance", Both("dist.", "距离")),
-    ("previous", Both("prev", "前一")),
-    ("same", Both("same", "自身")),
-    ("next", Both("next", "后一")),
-    ("induction", Both("induct", "归纳")),
+    ("entropy", Both("entropy", "熵"), Both("entropy in nats", "熵的单位是奈特")),
+    ("first", Both("first", "首词块"), Both("the first token", "首个词块")),
+    ("special", Both("ctrl", "控制"), Both("control tokens (ctrl)", "控制词块")),
+    ("punctuation", Both("punct", "标点"), Both("punctuation", "标点")),
+    ("distance", Both("dist.", "距离"), Both("dist. in tokens", "距离的单位是词块")),
+    ("previous", Both("prev", "前一"), Both("the token before (prev)", "前一个词块")),
+    ("same", Both("same", "自身"), Both("the same", "自身")),
+    ("next", Both("next", "后一"), Both("the next", "后一个词块")),
+    (
+        "induction",
+        Both("induct", "归纳"),
+        Both("those after earlier copies of it (induct)", "先前相同词块的后一个词块（归纳）"),
+    ),
 )
+COUNTED = ("entropy", "distance")  # the others are weights
 STAGES = {
     "scores": Both("scores q·k", "得分 q·k"),
     "scaled": Both("scaled scores", "缩放后的得分"),
@@ -46,6 +52,7 @@ def patterns_page(found: "Patterns") -> Page:
     return page(
         _of_one(title, found.layers, found.heads),
         [
+            _most_weight(found) if found.stage == "pattern" else None,
             heads_of(
                 found.values, found.layers, found.heads, found.queries, found.keys, scale=scale, unit=unit
             ),
@@ -53,11 +60,30 @@ def patterns_page(found: "Patterns") -> Page:
                 Both(
                     "A row is one query: what it weighs. In a decoder the query at a token predicts the next one. "
                     "Weights say where a head reads, not what it takes from there, nor what depends on it.",
-                    "一行是一个查询：它给各个键多大权重。解码器里，某词块处的查询用来预测下一个词块。权重说明头从哪里读，"
-                    "不说明它读到了什么，也不说明什么依赖于它。",
+                    "一行是一个查询给各个键的权重。在解码器里，某个词块处的查询用来预测下一个词块。权重说明头从哪里读，"
+                    "不说明它读到了什么，也不说明输出是否依赖它。",
                 )
             ),
         ],
+    )
+
+
+def _most_weight(found: "Patterns") -> Table | None:
+    """Where several heads are asked for: the keys that each weighs most."""
+    if found.values.shape[:2] == (1, 1):
+        return None
+    rows = []
+    for i, layer in enumerate(found.layers):
+        for j, head in enumerate(found.heads):
+            means = found.values[i, j].float().mean(dim=0)
+            best = means.topk(min(3, len(means)))
+            listed = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            keys = "  ".join(
+                f"{truncate(found.keys.pieces[int(s)], 12)} {share(value)}" for value, s in listed
+            )
+            rows.append((f"{layer}.{head}", keys))
+    return Table(
+        [left(HEAD), left(Both("weighs most (mean over the queries)", "权重最大的键（对各查询平均）"))], rows
     )
 
 
@@ -70,11 +96,13 @@ def heads_of(
     *,
     scale: Scale = "weight",
     unit: Text = WEIGHT,
+    down: Text = QUERY,
+    across: Text = KEY,
 ) -> Matrix | Atlas:
     """values (l, h, T, S): one heat map, or an atlas of the heads, a layer in a row."""
     array = values.detach().cpu().double().numpy()
     maps = [
-        Matrix(array[i, j], queries.pieces, keys.pieces, QUERY, KEY, unit, scale)
+        Matrix(array[i, j], queries.pieces, keys.pieces, down, across, unit, scale)
         for i in range(len(layers))
         for j in range(len(heads))
     ]
@@ -93,8 +121,8 @@ def _of_one(title: Both, layers: Sequence[int], heads: Sequence[int]) -> Both:
 
 def head_scores_page(found: "HeadScores") -> Page:
     what = ATTENTIONS[found.side]
-    there = [(field, title) for field, title in MEASURES if getattr(found.scores, field) is not None]
-    fields = [field for field, _ in there]
+    there = [each for each in MEASURES if getattr(found.scores, each[0]) is not None]
+    fields = [field for field, _, _ in there]
     rows: list[list[Text]] = []
     for i, layer in enumerate(found.layers):
         for j, head in enumerate(found.heads):
@@ -103,19 +131,24 @@ def head_scores_page(found: "HeadScores") -> Page:
     return page(
         Both(f"What the heads of {what.en} measure on this text", f"{what.zh}各头在这段文字上的测量值"),
         [
-            Table([left(HEAD), *(right(title) for _, title in there)], rows),
-            Remark(
-                Both(
-                    "Means over the text: entropy in nats, dist. in tokens, the rest weight from 0 to 1: on the first "
-                    "token, on control tokens (ctrl), punctuation, the token before (prev), the same, the next, and "
-                    "those after earlier copies of it (induct). 'even': a head that weighs all keys alike. Scores of "
-                    "this text, not what a head is for.",
-                    "对整段文字取平均：熵的单位是奈特，距离的单位是词块，其余是 0 到 1 的权重：落在首个词块、控制词块、"
-                    "标点、前一个词块、自身、后一个词块，以及先前相同词块之后的词块（归纳）上。“均匀”是对所有键一视同仁的头。"
-                    "这些是在这段文字上测得的分数，不是头的用途。",
-                )
-            ),
+            Table([left(HEAD), *(right(title) for _, title, _ in there)], rows),
+            Remark(_measured(fields)),
         ],
+    )
+
+
+def _measured(fields: Sequence[str]) -> Both:
+    """What the columns mean, of those that are there."""
+    about = [(field, what) for field, _, what in MEASURES if field in fields]
+    counted = [what for field, what in about if field in COUNTED]
+    weights = [what for field, what in about if field not in COUNTED]
+    units = Both(", ".join(each.en for each in counted), "，".join(each.zh for each in counted))
+    on = Both(", ".join(each.en for each in weights), "、".join(each.zh for each in weights))
+    return Both(
+        f"Means over the text: {units.en}, the rest weight from 0 to 1 on: {on.en}. 'even': a head that weighs all "
+        "keys alike. Scores of this text, not what a head is for.",
+        f"对整段文字取平均：{units.zh}；其余是落在以下词块上的权重，0 到 1：{on.zh}。“均匀”指给所有键相同权重的头。"
+        "这是在这段文字上测得的分数，不是头的用途。",
     )
 
 
@@ -135,9 +168,9 @@ def _longest(found: "ValueWeights") -> Table:
                 (
                     f"{layer}.{head}",
                     *(truncate(pieces[int(values.argmax())], 10) for values in (weighed, written, norms)),
-                    f"{float(norms.max()):.3g}",
+                    f"{float(norms.max()):#.3g}",
                     truncate(pieces[int(norms.argmin())], 10),
-                    f"{float(norms.min()):.3g}",
+                    f"{float(norms.min()):#.3g}",
                 )
             )
     columns = (
@@ -171,8 +204,8 @@ def value_weights_page(found: "ValueWeights") -> Page:
                     "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight on a short "
                     "vector moves little. Vectors may still cancel out. most weight, writes most: the keys of most "
                     "weight and of longest weighted vectors, over all queries.",
-                    "头相加的每个向量有多长（Kobayashi 等 2020）：权重大而向量短，影响仍然小。向量之间还可能相互抵消。"
-                    "权重最多、写入最多：对所有查询求和，得到权重最多的键，以及加权后向量最长的键。",
+                    "一个头所累加的各个向量的长度（Kobayashi 等 2020）：权重大但向量短，影响仍然小。"
+                    "向量之间还可能相互抵消。权重最多、写入最多：对所有查询求和，得到权重最多的键，以及加权后向量最长的键。",
                 )
             ),
         ],
@@ -200,8 +233,8 @@ def rollout_page(found: "Rollout") -> Page:
                     f"The mean patterns of all layers multiplied, the residual connection taken as a share of {share} "
                     "everywhere (Abnar & Zuidema 2020). Approximate by construction: it knows weights only, neither "
                     "values nor norms nor feed-forward networks.",
-                    f"各层平均权重相乘，残差连接处处按 {share} 的份额计（Abnar 与 Zuidema 2020）。按其构造就是近似："
-                    "它只知道权重，不知道值向量、归一化和前馈网络。",
+                    f"把各层的平均权重相乘，残差连接一律按 {share} 的份额计入（Abnar 与 Zuidema 2020）。"
+                    "这种做法本身就是近似：它只用到权重，没有考虑值向量、归一化和前馈网络。",
                 )
             ),
         ],

@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cutaway.inspection.pages.words import (
     ATTENTIONS,
     HEAD,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 
 RANKED = 8  # heads
 MOVED = 1e-5  # of its length: how far a residual stream must move to have moved
-EFFECT = Both("effect", "影响")
 # What an effect is counted in, and how much of its own unit that is.
 UNITS: "dict[Unit, tuple[Both, float]]" = {
     "nats": (NATS, 1.0),
@@ -66,7 +67,7 @@ def sweep_page(found: "HeadSweep", top: int = RANKED) -> Page:
         what = Both(
             f"Fall of the output's log-probability ({found.base:.2f} in all) with one head's {done.en}. Below 0: more "
             "probable without it.",
-            f"把一个头的{done.zh}时，输出的对数概率（总共 {found.base:.2f}）下降多少。小于 0：没有它反而概率更大。",
+            f"把一个头的{done.zh}后，输出的对数概率（总计 {found.base:.2f}）下降多少。小于 0：没有它，概率反而更大。",
         )
     else:
         what = Both(
@@ -84,7 +85,7 @@ def sweep_page(found: "HeadSweep", top: int = RANKED) -> Page:
             Remark(
                 Both(
                     f"{what.en} Dependence on this one head, whose work others may take over; not its purpose.",
-                    f"{what.zh}这只说明对这一个头的依赖，它的工作别的头可能接替；不是它的用途。",
+                    f"{what.zh}这只说明输出对这一个头的依赖，别的头可能接替它的工作；这不是它的用途。",
                 )
             ),
         ],
@@ -99,8 +100,8 @@ def effect_maps(found: "HeadSweep", drawn: bool = False) -> list[tuple[Both, Mat
     for side, grid in found.effects.items():
         n_layers, n_heads = grid.shape
         title = Both(
-            f"{SIDES[side].en} attention: what the output loses without each head ({unit.en})",
-            f"{ATTENTIONS[side].zh}：没有某个头，输出损失多少（{unit.zh}）",
+            f"{ATTENTIONS[side].en}: what the output loses without each head ({unit.en})",
+            f"{ATTENTIONS[side].zh}：关掉某个头，输出损失多少（{unit.zh}）",
         )
         values = scale * grid.detach().cpu().double().numpy()
         layers, heads = [str(layer) for layer in range(n_layers)], [f"h{head}" for head in range(n_heads)]
@@ -120,7 +121,7 @@ def effect_atlas(found: "HeadSweep") -> Matrix | Atlas:
 
 def ranking(heads: "Sequence[HeadEffect]", unit: "Unit") -> Table:
     """Heads with their effects, the strongest as the longest bar."""
-    _, scale = UNITS[unit]
+    counted, scale = UNITS[unit]
     longest = max((each.effect for each in heads), default=0.0)
     rows = [
         (
@@ -131,7 +132,8 @@ def ranking(heads: "Sequence[HeadEffect]", unit: "Unit") -> Table:
         )
         for each in heads
     ]
-    columns = (left(Both("attention", "注意力")), right(Both("layer.head", "层.头")), right(EFFECT), left(""))
+    effect = Both(f"effect ({counted.en})", f"影响（{counted.zh}）")
+    columns = (left(Both("attention", "注意力")), right(Both("layer.head", "层.头")), right(effect), left(""))
     return Table(columns, rows)
 
 
@@ -157,7 +159,7 @@ def comparison_page(found: "Comparison", changes: Sequence[Mapping[str, object]]
     ]
     if found.base is not None and found.changed is not None:
         blocks += _written(found, found.base, found.changed)
-    blocks += _fates(found) if found.vector is None else _vector(found.vector)
+    blocks += _fates(found, changes) if found.vector is None else _vector(found.vector)
     blocks += [_way(departure) for departure in found.departures]
     for departure in found.departures:
         blocks += _departure_map(departure)
@@ -177,7 +179,7 @@ def _written(found: "Comparison", base: "Output", changed: "Output") -> list[Blo
     ]
 
 
-def _fates(found: "Comparison") -> list[Block]:
+def _fates(found: "Comparison", changes: Sequence[Mapping[str, object]]) -> list[Block]:
     """The tokens of the unchanged output, each before and after."""
     differences: list[float] = found.difference.tolist()
     finite = [abs(each) for each in differences if math.isfinite(each)]
@@ -198,16 +200,17 @@ def _fates(found: "Comparison") -> list[Block]:
         left(TOKEN),
         right(Both("without", "改动前")),
         right(Both("with", "改动后")),
-        right(Both("log", "对数变化")),
-        right(Both("divergence", "散度")),
+        right(Both("change", "变化")),
+        right("KL"),
     )
     total = nats(sum(differences))
     both_ways = all(departure.side == "encoder" for departure in found.departures)
     given = Both("those before it", "它前面的词块")
+    opened = any((change["op"], change.get("set")) == ("mask", "open") for change in changes)
     if both_ways:
         given = Both("the whole text", "整段文字")
     return [
-        Heading(Both("How the tokens of the unchanged output fare", "原来的各个词块如今概率如何")),
+        Heading(Both("How the tokens of the unchanged output fare", "原输出各词块的概率变化")),
         Table(
             columns,
             rows,
@@ -215,14 +218,23 @@ def _fates(found: "Comparison") -> list[Block]:
         ),
         Remark(
             Both(
-                f"Each token given {given.en}; log: change of its log-probability in nats, {total} in all; divergence: "
-                "KL of the whole distribution, in nats. A trained model has never met such changes: they show "
+                f"without, with: probability, given {given.en}; change: of its logarithm, in nats, {total} in all; KL: "
+                "divergence of the whole distribution, in nats. A trained model has never met such changes: they show "
                 "dependence, not purpose.",
-                f"每个词块的概率以{given.zh}为条件；对数变化：其对数概率的变化，单位奈特，总计 {total}；散度：整个分布"
-                "的 KL 散度，单位奈特。训练好的模型从没遇到过这样的改动：它们说明依赖，不说明用途。",
+                f"改动前、改动后：概率，以{given.zh}为条件；变化：对数概率的变化，单位奈特，总计 {total}；"
+                "KL：整个分布的 KL 散度，单位奈特。模型训练时从未遇到过这样的改动：这里说明的是依赖，不是用途。",
             )
         ),
+        *([Remark(_OPENED)] if opened else []),
     ]
+
+
+_OPENED = Both(
+    "With the mask open, a token sees itself and those after it here, where the whole text is given. What the model "
+    "writes it writes word by word: then there is nothing after a token to see, and the text stays as it is.",
+    "掩码打开后，这里给定了整段文字，每个词块能看到自己和后面的词块。而模型写作时是逐词写出的：后面还没有词块可看，"
+    "所以写出的文字不变。",
+)
 
 
 def _vector(found: "VectorChange") -> list[Block]:
@@ -235,8 +247,8 @@ def _vector(found: "VectorChange") -> list[Block]:
             Both(
                 f"The vector of {size:,} numbers is {pooling.en}. 0: it points the same way; 1: at a right angle. A "
                 "trained model has never met such changes: they show dependence, not purpose.",
-                f"向量有 {size:,} 个分量，取自{pooling.zh}。0：方向不变；1：成直角。训练好的模型从没遇到过这样的改动："
-                "它们说明依赖，不说明用途。",
+                f"向量有 {size:,} 个分量，取自{pooling.zh}。0：方向不变；1：成直角。模型训练时从未遇到过这样的改动："
+                "这里说明的是依赖，不是用途。",
             )
         ),
     ]
@@ -254,7 +266,7 @@ def _way(departure: "Departure") -> Prose:
             at = Both(f"in layer {first - 1}", f"第 {first - 1} 层")
         where = Both(
             f"residual stream first moves {at.en}; at its end by up to {farthest} of its length",
-            f"残差流从{at.zh}开始变化；到末尾最多移动其长度的 {farthest}",
+            f"残差流从{at.zh}起变化；到末尾，变化最大处达其长度的 {farthest}",
         )
     return Prose(SIDES[departure.side], where)
 
@@ -266,7 +278,7 @@ def _departure_map(departure: "Departure") -> list[Block]:
     borders = [str(border) for border in range(len(values))]
     return [
         Heading(
-            Both(f"How far the residual stream of the {side.en} has moved", f"{side.zh}的残差流移动了多远")
+            Both(f"How far the residual stream of the {side.en} has moved", f"{side.zh}的残差流偏移了多远")
         ),
         Matrix(
             values,
@@ -275,7 +287,7 @@ def _departure_map(departure: "Departure") -> list[Block]:
             Both("layers passed", "经过的层数"),
             Both("token read", "读入的词块"),
             "‖x' − x‖ / ‖x‖",
-            "weight" if values.max() <= 1 else "signed",
             drawn=True,
+            greatest=float(values.max(initial=1.0, where=np.isfinite(values))),
         ),
     ]

@@ -56,7 +56,7 @@ def context_drift_page(found: "ContextDrift") -> Page:
     paths = (range(n), range(n, 2 * n))
     plot = plot_of(found.projection, points, paths=paths, groups=(FIRST, SECOND), arrows=True)
     return page(
-        Both(f"{found.word} in two sentences ({side.en})", f"“{found.word}”在两句话中（{side.zh}）"),
+        Both(f"'{found.word}' in two sentences ({side.en})", f"“{found.word}”在两句话中（{side.zh}）"),
         [
             Line(FIRST, _marked(found.first)),
             Line(SECOND, _marked(found.second)),
@@ -68,13 +68,16 @@ def context_drift_page(found: "ContextDrift") -> Page:
                     f"nearest: rows of {table.en} nearest to it. The model never compares the two: exact at the "
                     "embedding, approximate deeper down. Raw cosines are high wherever all tokens share a direction.",
                     "余弦：这个词的向量在两句话之间的余弦；1 表示方向相同。近邻："
-                    f"{table.zh}中离它最近的行。模型自己从不作这种比较：在嵌入处准确，越往深层越只是近似。"
-                    "若所有词块都有共同的方向，余弦会普遍偏高。",
+                    f"{table.zh}中离它最近的行。模型自己从不作这种比较：在嵌入处是精确的，层越深越近似。"
+                    "若所有词块有共同的方向，余弦会普遍偏高。",
                 )
             ),
             Heading(Both("The two paths", "两条路径")),
             plot,
             *measures(found.projection),
+            Heading(
+                Both("How far each has come, and how far they have parted", "各自走了多远，彼此差了多远")
+            ),
             _cosines(found),
         ],
     )
@@ -103,7 +106,8 @@ def _cosines(found: "ContextDrift") -> Matrix:
     values = np.array(
         [found.first.static_cosines.tolist(), found.second.static_cosines.tolist(), found.cosines.tolist()]
     )
-    names = ["1 · embed", "2 · embed", "1 · 2"]
-    stages = [stage.partition("layers.")[2] or stage.rpartition(".")[2] for stage in found.stages]
-    pairs = Both("the two vectors: 1 first, 2 second sentence", "哪两个向量：1 第一句，2 第二句")
+    names = [Both(f"{side.en}, start", f"{side.zh}与起点") for side in (FIRST, SECOND)]
+    names.append(Both(f"{FIRST.en}, {SECOND.en}", "两句之间"))
+    stages = [stage_name(stage) for stage in found.stages]
+    pairs = Both("between which two vectors", "哪两个向量之间")
     return Matrix(values, names, stages, pairs, STAGE, COSINE, "signed", drawn=True)

@@ -27,8 +27,8 @@ _NOT = Both(
     "A share is what a component wrote into the residual stream, read by the token's row of the output matrix, with "
     "the scales of the norms held. It says what was written directly, not what the logit would lose without it: later "
     "layers read it too.",
-    "一个份额是该组成部分写入残差流的内容，用输出矩阵中该词块的一行来读，各归一化的缩放固定不变。它说明直接写入了什么，"
-    "不说明去掉它 logit 会少多少：后面的层也会读它。",
+    "份额：该组成部分写入残差流的内容，用输出矩阵中这个词块对应的行读出，各归一化的缩放保持不变。它说明直接写入了什么，"
+    "不等于去掉它之后 logit 会减少多少：后面的层也会读取它。",
 )
 
 
@@ -75,14 +75,15 @@ def logit_page(found: "LogitAttribution", top: int = TOP) -> Page:
 
 def _title(found: "LogitAttribution") -> Both:
     where = Both(
-        f"at token {found.position}, {found.piece}", f"第 {found.position} 个词块“{found.piece}”处，"
+        f"at token {found.position}, '{found.piece}'", f"第 {found.position} 个词块“{found.piece}”处，"
     )
     if found.against is None:
         return Both(
-            f"What wrote the logit of {found.token} {where.en}", f"{where.zh}“{found.token}”的 logit 由谁写成"
+            f"What wrote the logit of '{found.token}' {where.en}",
+            f"{where.zh}“{found.token}”的 logit 由谁写成",
         )
     return Both(
-        f"What wrote the logit of {found.token} minus that of {found.against} {where.en}",
+        f"What wrote the logit of '{found.token}' minus that of '{found.against}' {where.en}",
         f"{where.zh}“{found.token}”与“{found.against}”的 logit 之差由谁写成",
     )
 
@@ -101,7 +102,9 @@ def _capped(found: "LogitAttribution") -> Prose | None:
 def _named(each: "Component") -> Text:
     if each.number is not None:
         kind = Both("head", "头") if each.kind == "head" else Both("expert", "专家")
-        return Both(f"{kind.en} {each.number} of {each.place}", f"{each.place} 的{kind.zh} {each.number}")
+        return Both(
+            f"{kind.en} {each.number} of {each.place}", f"{each.place} 的第 {each.number} 个{kind.zh}"
+        )
     kind = _KINDS[each.kind]
     return Both(f"{kind.en}, {each.place}", f"{kind.zh}，{each.place}")
 

@@ -31,13 +31,14 @@ def explanation_page(found: "Explanation", code: str, more: Remark | None = None
         rows = [(operand.symbol, _numbers(operand), _origin(operand)) for operand in found.operands]
         blocks += [
             Prose(Both("formula", "公式"), found.formula),
-            Heading(Both("What goes in", "参与运算的数")),
+            Heading(Both("What goes in", "运算数")),
             Table(columns, rows),
             Heading(Both("Worked out again", "重新计算")),
             *_agreement(found),
         ]
     if found.note is not None:
-        blocks.append(Remark(found.note))
+        note = found.note
+        blocks.append(Remark(Both(f"{said(note, 'en')}.", f"{said(note, 'zh')}。")))
     if more is not None and found.operands:
         blocks.append(more)
     heat = [_heat_map(each) for each in found.operands if SHOWN + 1 <= each.values.numel() <= DRAWN]
@@ -107,6 +108,7 @@ def _heat_map(operand: "Operand") -> Matrix:
 def line_map(values: "np.ndarray", symbol: str, unit: Both) -> Matrix:
     """A line of numbers as a heat map, in rows of equal length."""
     across = next(size for size in range(min(len(values), ROW), 0, -1) if len(values) % size == 0)
-    rows = [f"{symbol}[{first}…]" for first in range(0, len(values), across)]
-    columns, place = list(map(str, range(across))), Both("place", "位置")
-    return Matrix(values.reshape(-1, across), rows, columns, place, place, unit, "signed", drawn=True)
+    firsts = [f"{symbol}[{first}…]" for first in range(0, len(values), across)]
+    offsets = [f"+{n}" for n in range(across)]
+    row, offset = Both("first of the row", "行首"), Both("places after it", "其后第几个")
+    return Matrix(values.reshape(-1, across), firsts, offsets, row, offset, unit, "signed", drawn=True)

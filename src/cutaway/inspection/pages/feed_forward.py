@@ -46,7 +46,7 @@ def memory_page(found: "Memory") -> Page:
                     f"part in the logit of '{found.token}'. promotes: the tokens that one unit of it favours by the "
                     "way straight to the output; later layers are not in it.",
                     "权重：乘在该神经元值向量上的数；长度：它写入的向量的长度；logit：它对"
-                    f"“{found.token}”的未归一化分数(logit)的直接贡献。提升：一个单位的它经直通输出的路径最有利于哪些"
+                    f"“{found.token}”的 logit 的直接贡献。提升：该神经元每增加一个单位，经直达输出的路径最抬高哪些"
                     "词块；不含后面各层的作用。",
                 )
             ),
@@ -56,8 +56,8 @@ def memory_page(found: "Memory") -> Page:
         kept = Remark(Both(f"To keep in mind: {reason.en}.", f"请注意：{reason.zh}。"))
     return page(
         Both(
-            f"Neurons of {side.en} layer {found.layer} that write most at token {found.position}, {found.piece}",
-            f"{side.zh}第 {found.layer} 层中，在第 {found.position} 个词块 {found.piece} 处写入最多的神经元",
+            f"Neurons of {side.en} layer {found.layer} that write most at token {found.position}, '{found.piece}'",
+            f"{side.zh}第 {found.layer} 层中，在第 {found.position} 个词块“{found.piece}”处写入最多的神经元",
         ),
         [
             Table(columns, [_row(each, words) for each in found.neurons]),

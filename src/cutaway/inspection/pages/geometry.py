@@ -49,7 +49,7 @@ def neighbours_page(found: "Neighbours") -> Page:
                 Both(
                     f"{measure.en.capitalize()} in the full space, all {compared} rows compared. Near: used alike, "
                     "which is not the same as meaning alike: opposites are near, too.",
-                    f"在完整空间中按{measure.zh}与全部 {compared} 行比较。相近的意思是用法相似，不等于意义相同："
+                    f"在完整空间中按{measure.zh}与全部 {compared} 行比较。相近指用法相似，不等于意思相同："
                     "反义词也会相近。",
                 )
             ),
@@ -77,7 +77,7 @@ def analogy_page(found: "Analogy") -> Page:
         left(Both("word", "角色")),
         left(PIECE),
         right(Both("rank", "名次")),
-        right(Both("without a, b, c", "不计 a、b、c")),
+        right(Both("without a, b, c", "除去 a、b、c")),
         right(COSINE),
     )
     rows = [
@@ -103,7 +103,8 @@ def analogy_page(found: "Analogy") -> Page:
                     "and equal lengths would be a parallelogram. The answers leave a, b and c out: where c would be "
                     "first, this rule made the answer.",
                     f"{of_length.zh}a - b 与 d - c（d 是 {d}）：余弦 {cosine}，长度 {first} 和 {second}；"
-                    "余弦为 1 且长度相等才是平行四边形。答案不计 a、b、c：若 c 本来排第一，答案就是这条规则造成的。",
+                    "余弦为 1 且长度相等才是平行四边形。答案里除去了 a、b、c："
+                    "若 c 本来排第一，答案就是这条规则造成的。",
                 )
             ),
             Heading(Both("The two differences, drawn", "两个差向量的图示")),
@@ -141,4 +142,4 @@ def _plane_remark(plane: "Plane") -> Both:
 
 
 def _or_left_out(rank: int | None) -> Text:
-    return Both("left out", "不计") if rank is None else f"{rank:,}"
+    return Both("left out", "已除去") if rank is None else f"{rank:,}"

@@ -47,7 +47,8 @@ def input_attributions_page(found: "Sequence[InputAttribution]") -> Page:
         columns = (left(TOKEN), *(right(_METHODS[each.method]) for each in found))
         shares = [each.shares[name].tolist() for each in found]
         rows = [
-            (piece, *(nats(values[place]) for values in shares)) for place, piece in enumerate(tokens.pieces)
+            (piece, *(nats(values[place]) for values in shares))
+            for place, piece in enumerate(tokens.pieces[: _read(first, name)])
         ]
         blocks.append(Table(columns, rows))
     return page(_title(first), [*blocks, *(_sums(each) for each in found), *_remarks(found)])
@@ -57,7 +58,7 @@ def _title(found: "InputAttribution") -> Both:
     what, _ = _QUANTITIES[found.quantity]
     piece = found.tokens[found.side].pieces[found.position]
     return Both(
-        f"What the {what.en} of {found.token} at token {found.position}, {piece}, depends on",
+        f"What the {what.en} of '{found.token}' at token {found.position}, '{piece}', depends on",
         f"第 {found.position} 个词块“{piece}”处，“{found.token}”的{what.zh}依赖什么",
     )
 
@@ -65,14 +66,25 @@ def _title(found: "InputAttribution") -> Both:
 def _shaded(found: "InputAttribution", name: str, label: Text | None = None, drawn: bool = False) -> Shaded:
     _, unit = _QUANTITIES[found.quantity]
     shown = _reads(found, name) if label is None else label
-    return Shaded(shown, found.tokens[name].pieces, found.shares[name].tolist(), unit, drawn)
+    end = _read(found, name)
+    return Shaded(shown, found.tokens[name].pieces[:end], found.shares[name].tolist()[:end], unit, drawn)
+
+
+def _read(found: "InputAttribution", name: str) -> int:
+    """How many tokens of a side can count: a decoder's mask hides what stands after the predicting one."""
+    return found.position + 1 if name == "decoder" else len(found.tokens[name])
 
 
 def _reads(found: "InputAttribution", name: str) -> Both:
     """What the tokens of a side are to a reader."""
     if len(found.tokens) == 1:
         return TOKEN
-    return SOURCE if name == "encoder" else TARGET
+    if name == "encoder":
+        return SOURCE
+    if _read(found, name) == len(found.tokens[name]):
+        return TARGET
+    last = found.position
+    return Both(f"{TARGET.en}, up to token {last}", f"{TARGET.zh}，到第 {last} 个词块为止")
 
 
 def _sums(found: "InputAttribution") -> Prose:

@@ -18,7 +18,7 @@ READ = Remark(
     Both(
         "Read by the model's own last norm and output matrix; no layer but the last was trained to be read so: a "
         "reading, not a thought. The reading after the last layer is what the model says.",
-        "用模型自己的末层归一化和输出矩阵来读；除最后一层外，没有哪一层受过这样读取的训练：这是读数，不是思想。"
+        "用模型自己的末端归一化和输出矩阵来读；除最后一层外，各层训练时都没有被这样读过：这只是读数，不是模型的想法。"
         "最后一层之后的读数就是模型的输出。",
     )
 )
@@ -87,8 +87,8 @@ def lens_at_page(found: "Lens", t: int, listed: int = LISTED) -> Page:
     ]
     return page(
         Both(
-            f"Token {t}, {piece}: what each layer would say, were it the last",
-            f"词块 {t}，{piece}：假如在某一层结束，模型会说什么",
+            f"Token {t}, '{piece}': what each layer would say, were it the last",
+            f"第 {t} 个词块“{piece}”处：假如在某一层结束，模型会说什么",
         ),
         [Table(columns, rows, tint=PROBABILITY, keep=1), READ, _approximate(found)],
     )

@@ -20,9 +20,9 @@ _ABOUT = Both(
     "error: ‖M − Mᵣ‖ / ‖M‖ of the nearest matrix of that rank. KL: how far the output's distribution moves, in nats, "
     "mean of the text's positions. changed: positions whose most likely token becomes another (token number: before → "
     "after). The model was never trained without what is cut off: this is dependence, not purpose.",
-    "误差：与该秩的最近矩阵之间的 ‖M − Mᵣ‖ / ‖M‖。KL：输出分布移动了多远，单位奈特，对文中各位置取平均。"
-    "改变：最可能的词块变成另一个的位置（词块序号：之前 → 之后）。模型从未在缺少这些部分的情况下训练过：这是依赖，"
-    "不是目的。",
+    "误差：与该秩下最接近的矩阵之间的 ‖M − Mᵣ‖ / ‖M‖。KL：输出分布的偏移，单位奈特，对文中各位置取平均。"
+    "改变：最可能的词块换成了另一个的位置（词块序号：之前 → 之后）。模型训练时从未缺少过这些部分：这是依赖，"
+    "不是用途。",
 )
 
 
@@ -32,7 +32,7 @@ def low_rank_page(found: "LowRank") -> Page:
         f"{found.title.en} at rank {found.rank} of {found.full_rank}",
         f"{found.title.zh}，秩 {found.full_rank} 降为 {found.rank}",
     )
-    changed, mean = {each.position: each for each in found.changed}, number(found.mean_kl)
+    changed, mean = {each.position: each for each in found.changed}, f"{found.mean_kl:.4f}"
     rows = [
         (
             str(position),
@@ -72,7 +72,7 @@ def _ranks(found: "Sequence[LowRank]") -> Page:
         (
             str(each.rank),
             f"{each.matrix_error:.3f}",
-            number(each.mean_kl),
+            f"{each.mean_kl:.4f}",
             str(len(each.changed)),
             _listed(each.changed),
         )
@@ -94,11 +94,20 @@ def _ranks(found: "Sequence[LowRank]") -> Page:
         ),
         [
             Table(columns, rows),
-            Matrix(values, ranks, first.tokens.pieces, _RANK, TOKEN, _KL, "signed", drawn=True),
+            Matrix(
+                values,
+                ranks,
+                first.tokens.pieces,
+                _RANK,
+                TOKEN,
+                _KL,
+                drawn=True,
+                greatest=float(values.max(initial=0.0, where=np.isfinite(values))) or None,
+            ),
         ],
     )
 
 
 def _listed(changed: "Sequence[ChangedArgmax]") -> str:
     listed = [f"{each.position}: {each.before_piece} → {each.after_piece}" for each in changed[:_CHANGED]]
-    return ", ".join([*listed, *(["…"] if len(changed) > _CHANGED else [])])
+    return "  ".join([*listed, *(["…"] if len(changed) > _CHANGED else [])])

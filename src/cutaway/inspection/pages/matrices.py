@@ -54,7 +54,10 @@ def spectrum_page(found: "Spectrum") -> Page:
                 ),
             ),
             symmetry,
-            *(Prose(Both("but", "但是"), caveat) for caveat in found.caveats),
+            *(
+                Prose(Both("", "") if n else Both("but", "注意"), caveat)
+                for n, caveat in enumerate(found.caveats)
+            ),
             Bars(sigmas, Both("singular value", "奇异值"), "σ"),
         ],
     )
@@ -168,7 +171,7 @@ def _by_layer(found: "Sequence[Spectrum]") -> list[Block]:
         values = np.array([[cells.get((layer, name), -np.inf) for name in names] for layer in layers])
         unit = Both("effective rank as a share of the full rank", "有效秩占满秩的比例")
         blocks += [
-            Heading(Both(f"Effective ranks, {stack}", f"有效秩，{stack}")),
+            Heading(Both(f"Effective ranks, {stack}", f"有效秩（{stack}）")),
             Matrix(values, [str(layer) for layer in layers], names, LAYER, Both("matrix", "矩阵"), unit, drawn=True),
         ]  # fmt: skip
     return blocks

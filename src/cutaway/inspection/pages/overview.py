@@ -26,7 +26,7 @@ def overview_page(found: "Overview", title: Text | None = None, steps: Sequence[
     if steps:
         more = [Heading(Both("What to look at next", "接下来可以看")), *steps]
     vector = [] if found.vector is None else _numbers(found.vector)
-    every = Heading(Both("What the output loses without each head", "没有某个头，输出损失多少"))
+    every = Heading(Both("What the output loses without each head", "关掉某个头，输出损失多少"))
     return page(title, [*_tokens(found), *_heads(found), *more, *vector, every, effect_atlas(found.sweep)])
 
 
@@ -92,11 +92,11 @@ def _mean(log_probs: Sequence[float]) -> Both:
 def _made(vector: "Vector") -> Both:
     pooling, size = POOLINGS[vector.pooling], len(vector.values)
     first = " ".join(map(number, vector.values[:SHOWN].tolist()))
-    length = Both(", made 1 long", "，长度化为 1") if vector.normalised else Both("", "")
+    length = Both(", made 1 long", "，再归一化到长度 1") if vector.normalised else Both("", "")
     return Both(
         f"a vector of {size:,} numbers, {first} …: {pooling.en}{length.en}. This model has no output head, so it gives "
         "no words.",
-        f"{size:,} 维向量 {first} …，取{pooling.zh}{length.zh}。这个模型没有输出头，不给出词语。",
+        f"{size:,} 维向量 {first} …，取{pooling.zh}{length.zh}。这个模型没有输出头，不输出词。",
     )
 
 
@@ -111,7 +111,7 @@ def _heads(found: "Overview") -> list[Block]:
             "关掉这个头前后，两个向量的 1 减余弦，以千分之一计",
         )
     return [
-        Heading(Both("The heads that this output depends on most", "这一输出最依赖的头")),
+        Heading(Both("The heads that this output depends on most", "输出最依赖的头")),
         ranking(found.heads, found.sweep.unit),
         Remark(
             Both(f"effect: {effect.en}; dependence, not purpose.", f"影响：{effect.zh}；这是依赖，不是用途。")

@@ -78,8 +78,8 @@ def token_map_page(found: "TokenMap") -> Page:
                 Both(
                     "The lines (in HTML and SVG) lead from each token to the drawn one that is nearest to it in "
                     "the full space: where a line is long, the drawing misleads.",
-                    "连线（HTML 与 SVG 中）从每个词块通向图上各词块里、"
-                    "在完整空间中离它最近的那一个：线长之处，图在误导。",
+                    "连线（HTML 与 SVG 中）把每个词块连到图上词块中、"
+                    "在完整空间里离它最近的那一个：连线长的地方，图会误导人。",
                 )
             ),
             Table(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cutaway.inspection.pages.words import LAYER, SIDES, TOKEN, left, right
-from cutaway.page.blocks import Bar, Block, Heading, Line, Matrix, Page, Remark, Table, page
+from cutaway.page.blocks import Bar, Block, Heading, Matrix, Page, Prose, Remark, Table, page
 from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
@@ -116,10 +116,15 @@ def _layer(each: "LayerRouting") -> list[Block]:
         router,
         Table([right(EXPERT), right(Both("tokens", "词块数")), right(LOAD), left("")], loads),
         idle,
-        Line(Both("balance", "均衡"), [f"{each.balance:.3f}", Both("(1 even)", "（1 为均匀）")]),
-        Line(
+        Prose(
+            Both("balance", "均衡"), Both(f"{each.balance:.3f} (1 even)", f"{each.balance:.3f}（1 为均匀）")
+        ),
+        Prose(
             Both("evenness", "均匀度"),
-            [f"{each.evenness:.3f}", Both("(entropy of the load, 1 even)", "（负载的熵，1 为均匀）")],
+            Both(
+                f"{each.evenness:.3f} (entropy of the load, 1 even)",
+                f"{each.evenness:.3f}（负载的熵，1 为均匀）",
+            ),
         ),
     ]
     return [block for block in blocks if block is not None]

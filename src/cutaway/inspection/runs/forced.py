@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cutaway.decode.parts import unwanted_ids
+from cutaway.decode.fill import never_filling
+from cutaway.decode.parts import mask_id_of, unwanted_ids
 from cutaway.inspection.runs.run import Run
 from cutaway.models.build import Model
 from cutaway.models.encoder_only import EncoderOnly
@@ -20,7 +21,7 @@ class Forced:
     """The tokens (T,) that the logits' positions should name, and which positions count.
 
     Where a model writes, the run's outcome, and every position counts. An encoder-only model is judged by the tokens
-    that it puts in the place of `[MASK]`, its most probable ones; where nothing is masked, by the text itself.
+    that it puts in the place of `[MASK]` (see `filled_gaps`); where nothing is masked, by the text itself.
     """
 
     ids: list[int]
@@ -32,24 +33,49 @@ def forced_tokens(run: Run, logits: Tensor) -> Forced:
     ids = list(run.outcome.ids)
     if not isinstance(run.model, EncoderOnly):
         return Forced(ids, list(range(len(ids))))
-    masked = masked_positions(run)
-    for position in masked:
-        ids[position] = int(logits[position].argmax())
-    return Forced(ids, masked or list(range(len(ids))))
+    return Forced(filled_gaps(run, logits), masked_positions(run) or list(range(len(ids))))
+
+
+def filled_gaps(run: Run, logits: Tensor) -> list[int]:
+    """The text of an encoder-only model's run with each `[MASK]` replaced by its most probable token of those that
+    `cutaway.decode.fill` would write, by logits (T, V)."""
+    ids = list(run.outcome.ids)
+    for position in masked_positions(run):
+        ids[position] = written_token(run, logits[position], position)
+    return ids
+
+
+def written_token(run: Run, scores: Tensor, position: int) -> int:
+    """The id that stands at `position` of the output: the one that was written there, or in a gap the one that the
+    model puts there by its logits `scores` (V,)."""
+    if not isinstance(run.model, EncoderOnly) or position not in masked_positions(run):
+        return run.outcome.ids[position]
+    scores = scores.clone()
+    if run.loaded.tokenizer is not None:  # without one nothing is known of any id
+        scores[never_written(run)] = -torch.inf
+    return int(scores.argmax())
+
+
+def usual_position(run: Run) -> int:
+    """What a reader asks about first: a masked text's first gap, a translation's first word, otherwise the last
+    position."""
+    if run.target is None:
+        return [*masked_positions(run), -1][0]
+    return -1 if run.source is None else 0
 
 
 def masked_positions(run: Run) -> list[int]:
     """Where an encoder-only model's text has its mask token."""
-    tokenizer = run.loaded.tokenizer
-    mask_id = run.model.config.mask_id
-    if mask_id is None and tokenizer is not None:
-        mask_id = tokenizer.role("mask")
+    mask_id = mask_id_of(run.loaded)
     return [position for position, id in enumerate(run.outcome.ids) if id == mask_id]
 
 
 def never_written(run: Run) -> list[int]:
-    """`decode.parts.unwanted_ids` of a run."""
-    return unwanted_ids(run.loaded, run.loaded.require_tokenizer())
+    """Ids that decoding, or the filling of gaps, never writes."""
+    tokenizer = run.loaded.require_tokenizer()
+    if isinstance(run.model, EncoderOnly):
+        return never_filling(tokenizer, run.model.config.vocab_size)
+    return unwanted_ids(run.loaded, tokenizer)
 
 
 def log_probs_of(model: Model, hidden: Tensor, forced: Forced) -> Tensor:

@@ -42,7 +42,7 @@ class Vector:
     normalised: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Overview(Drawn):
     """What a run comes to. Logarithms are natural.
 
@@ -80,7 +80,7 @@ def overview(run: Run, top: int = 5, *, observe: Callable[[int, int], None] | No
     """Look at a run as a whole; `observe` is `sweep`'s. Raises CutawayError for a `top` below 1."""
     at_least_one(top=top)
     translating = isinstance(run.model, EncoderDecoder)
-    name, target = run.loaded.path.name, run.outcome if translating else run.target
+    name, target = run.loaded.name, run.outcome if translating else run.target
     effects = sweep(run, observe=observe)
     if not isinstance(run.model.head, Head):
         nothing = torch.empty(0)

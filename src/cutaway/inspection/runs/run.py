@@ -10,14 +10,17 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
 from cutaway.decode.fill import encode_with_gaps
 from cutaway.decode.languages import Language
-from cutaway.decode.parts import tokenizer_for
+from cutaway.decode.parts import mask_id_of, tokenizer_for
 from cutaway.decode.translate import Translator
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, brief
+from cutaway.inspection.pages.run import run_page
 from cutaway.inspection.runs.sentence import sentence_ids
 from cutaway.models.build import Model
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit, Trace
 
 
@@ -32,8 +35,8 @@ class Tokens:
         return len(self.ids)
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Drawn):
     """A model and the ids it reads in one forward pass, batch 1 and without cache.
 
     `source` is what an encoder reads (None for a decoder-only model), `target` what a decoder reads, its start token
@@ -46,6 +49,9 @@ class Run:
     source: Tokens | None
     target: Tokens | None
     outcome: Tokens
+
+    def page(self) -> Page:
+        return run_page(self)
 
     @property
     def model(self) -> Model:
@@ -70,24 +76,42 @@ class Run:
         """logits (T, V) of every position, without gradients, and the trace of what was watched.
 
         A model without output head scores no words: what is watched in it comes with logits (T, 0). Raises CutawayError
-        where nothing is watched, so that nothing but its logits was asked for.
+        where nothing is watched, so that nothing but its logits was asked for, and as `checked` does.
         """
         if watch and not isinstance(self.model.head, Head):
             states, trace = self.hidden(watch, edit)
             return states[:, :0], trace
         with torch.no_grad(), Trace(self.model, watch, edit) as trace:
             logits = self.model(**self.inputs)
-        return logits[0], trace
+        return self.checked(logits[0], edited=bool(edit)), trace
 
     def hidden(
         self, watch: Iterable[str] | Mapping[str, Edit] = (), edit: Mapping[str, Edit] | None = None
     ) -> tuple[Tensor, Trace]:
         """The last hidden states (T, D), without gradients, and the trace of what was watched: the residual stream at
         the end of the decoder, or of the only stack, after the final norm where there is one. The output head does not
-        run, whose taps are then not there to be watched or edited."""
+        run, whose taps are then not there to be watched or edited. Raises CutawayError as `checked` does."""
         with torch.no_grad(), Trace(self.model, watch, edit) as trace:
             states = self.model.hidden(**self.inputs)
-        return states[0], trace
+        return self.checked(states[0], edited=bool(edit)), trace
+
+    def checked(self, result: Tensor, *, edited: bool = False) -> Tensor:
+        """`result`, logits or states of this run. Raises CutawayError where one of them is no number or infinite, which
+        no answer could be made of, and names the first tap where that is so; -inf is a logit like others."""
+        if bool((result < torch.inf).all()):  # false for NaN
+            return result
+        if edited:  # edits serve one pass, so the taps cannot be looked through in another
+            raise CutawayError(
+                f"{self.loaded.path}: under these edits the model's output is not a number: a value that they set, or "
+                "a weight, is too large for its type or damaged"
+            )
+        with torch.no_grad(), Trace(self.model, {"*": lambda x: (x < torch.inf).all()}) as trace:
+            self.model.hidden(**self.inputs)
+        bad = [name for name, calls in trace.calls.items() if not all(map(bool, calls))]
+        raise CutawayError(
+            f"{self.loaded.path}: the model's output is not a number, from {(bad or ['its output head'])[0]} on: its "
+            "weights are damaged, or too large for their type"
+        )
 
 
 def run(
@@ -108,6 +132,10 @@ def run(
     output head reads what `cutaway.embed` reads of the text, and is never cut.
     Raises CutawayError for a text that is empty, too long, or not of this model's kind.
     """
+    if not isinstance(text, str):
+        raise CutawayError(
+            f"text is {brief(text)}, expected one text: a run is one forward pass; several texts are several runs"
+        )
     if isinstance(loaded.model, EncoderDecoder):
         return _translated(loaded, text, target, to, beam)
     if target is not None or to is not None:
@@ -150,8 +178,7 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
 
 def _with_gaps(loaded: Loaded, text: str) -> Run:
     tokenizer = tokenizer_for(loaded, "encoder-only")
-    mask_id = tokenizer.role("mask") if loaded.config.mask_id is None else loaded.config.mask_id
-    ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
+    ids, pieces = encode_with_gaps(tokenizer, text, mask_id_of(loaded))
     if len(ids) == sum(map(len, tokenizer.around)):
         raise CutawayError("the text is empty: there is nothing to look into")
     if len(ids) > loaded.config.max_len:

@@ -15,10 +15,8 @@ def token_id(run: Run, token: int | str, side: Side = "decoder") -> int:
     In an encoder-decoder a text is cut as those of `side` are: a pair may have two tokenizers with the same ids.
     Raises CutawayError for an id that the model does not have, and for a text of several tokens, naming them.
     """
-    size = run.model.config.vocab_size
-    if isinstance(token, int):
-        return find_token(token, size, ())
-    return find_token(token, size, [tokenizer_of(run, side)])
+    tokenizers = [tokenizer_of(run, side)] if isinstance(token, str) else ()
+    return find_token(token, run.model.config.vocab_size, tokenizers)
 
 
 def tokenizer_of(run: Run, side: Side) -> Tokenizer:

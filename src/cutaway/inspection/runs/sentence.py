@@ -22,11 +22,8 @@ def sentence_ids(loaded: Loaded, text: str) -> list[int]:
     tokenizer, settings = loaded.require_tokenizer(), read_settings(loaded.path)
     if not text.strip():
         raise CutawayError("the text is empty: there is nothing to look into")
-    whole = settings.prompt + text
-    if settings.lowercase:  # each character by itself, as `embed` does it
-        whole = "".join(map(str.lower, whole))
     before, after = tokenizer.around
-    ids = [*before, *tokenizer.encode_ids([whole])[0], *after]
+    ids = [*before, *tokenizer.encode_ids([settings.read(text)])[0], *after]
     most = min(loaded.config.max_len, settings.max_tokens or loaded.config.max_len)
     if len(ids) > most:
         raise CutawayError(f"the text has {len(ids)} tokens, but this model reads at most {most}")
