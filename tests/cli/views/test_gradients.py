@@ -7,6 +7,7 @@ from tests.cli.conftest import Run
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
 
 from cutaway import load
+from cutaway.cli.views.attribution import TOLERANCE
 from cutaway.cli.views.request import View
 from cutaway.inspection import gradient_x_input, integrated_gradients, run
 from cutaway.page.numbers import nats
@@ -19,7 +20,7 @@ VERSE = (POET, "床前明月光", "--against", "月")
 def test_both_methods_stand_side_by_side_and_completeness_is_told(cutaway: Run) -> None:
     out = shown(cutaway, View.GRADIENTS, *PAIR)
     read = run(load(find(TRANSLATOR)), "好久不见。", target="Hello.")
-    first, second = gradient_x_input(read, 1), integrated_gradients(read, 1)
+    first, second = gradient_x_input(read, 1), integrated_gradients(read, 1, tolerance=TOLERANCE)
     assert read.source is not None and read.target is not None
     piece = read.target.pieces[1]
     assert out.startswith(f"What the log-probability of '{first.token}' at token 1, '{piece}', depends on\n")

@@ -76,6 +76,6 @@ def test_what_is_refused(cutaway: Run) -> None:
     )
     assert "give one of the two" in refused(cutaway, *HEAD, "--show", "svd", "--name", NAME)
     assert "--show svd is about the model alone" in refused(cutaway, TRANSLATOR, "好", "--show", "svd")
-    assert "layer is 9, expected 0 to 3" in refused(
+    assert "the decoder has no layer 9: expected 0 to 3" in refused(
         cutaway, POET, "--show", "svd", "--layer", "9", "--head", "0"
     )

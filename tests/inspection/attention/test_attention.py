@@ -302,8 +302,13 @@ def test_what_is_not_there_is_named_with_the_nearest(runs: Callable[[str], Run])
         patterns(gpt, "cross")
     with pytest.raises(CutawayError, match=r"layer 7 is not there: expected one of 0 to 1 \(nearest: 1\)"):
         head_scores(gpt, "decoder", layers=[7])
-    with pytest.raises(CutawayError, match=r"head -1 is not there: expected one of 0 to 3 \(nearest: 0\)"):
-        value_weights(gpt, "decoder", heads=[-1])
+    with pytest.raises(CutawayError, match=r"head -9 is not there: expected one of 0 to 3 \(nearest: 0\)"):
+        value_weights(gpt, "decoder", heads=[-9])
+    assert (patterns(gpt, layers=[-1], heads=[-1]).layers, value_weights(gpt, heads=[-1]).heads) == (
+        (1,),
+        (3,),
+    )
+    assert (head_scores(marian).side, rollout(marian).side) == ("cross", "encoder")
     with pytest.raises(CutawayError, match="no head was asked for"):
         patterns(gpt, "decoder", heads=[])
     with pytest.raises(CutawayError, match="expected each once"):

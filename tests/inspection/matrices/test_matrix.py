@@ -121,7 +121,7 @@ def test_what_is_not_there_is_refused_by_name() -> None:
         parameter_matrix(model, "decoder.layers.0.mlp.upp.weight")
     with pytest.raises(CutawayError, match="side is 'cross': a decoder-only model attends on decoder only"):
         w_qk(model, "cross", 0, 0)
-    with pytest.raises(CutawayError, match="layer is 2, expected 0 to 1 of the decoder"):
+    with pytest.raises(CutawayError, match="the decoder has no layer 2: expected 0 to 1"):
         w_ov(model, "decoder", 2, 0)
     with pytest.raises(CutawayError, match="head is 4, expected 0 to 3"):
         w_ov(model, "decoder", 0, 4)

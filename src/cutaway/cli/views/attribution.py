@@ -4,6 +4,8 @@ from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError
 
+TOLERANCE = 0.02  # what the integral may miss: an answer in a few seconds, which says how much it missed
+
 
 def logit(request: Request) -> Answer:
     """Every component's share of one logit: of the token of --name at --index, against another by --against."""
@@ -30,6 +32,7 @@ def gradients(request: Request) -> Answer:
         position,
         options.name,
         baseline=options.against,
+        tolerance=TOLERANCE,
         told=lambda points: progress("points of the integral", points, MOST_POINTS),
     )
     assert second.points is not None

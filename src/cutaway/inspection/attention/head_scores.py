@@ -64,14 +64,18 @@ class HeadScores(Drawn):
 
 
 def head_scores(
-    run: Run, side: Side, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
+    run: Run,
+    side: Side | None = None,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
 ) -> HeadScores:
-    """Measure every head asked for (None: all); each layer's weights are let go once they are measured.
+    """Measure every head asked for (`side`, `layers` and `heads` as in `patterns.place`); each layer's weights are let
+    go once they are measured.
 
     Raises CutawayError for a side, layer or head that there is not.
     """
     where = place(run, side, layers, heads)
-    frame = _Frame(run, side, where.queries, where.keys)
+    frame = _Frame(run, where.side, where.queries, where.keys)
     watch: dict[str, Edit] = {}
     for masked, pattern in zip(where.taps("masked"), where.taps("pattern"), strict=True):
         layer = _Layer(frame, list(where.heads))
@@ -79,7 +83,7 @@ def head_scores(
     _, trace = run.hidden(watch)
     found = torch.stack([trace[name] for name in where.taps("pattern")])  # (l, 1 + h, M)
     return HeadScores(
-        side,
+        where.side,
         where.layers,
         where.heads,
         frame.named(found[:, 1:]),

@@ -12,7 +12,7 @@ from torch import Tensor
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.pages.attention import patterns_page
 from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, stack_of
+from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, sides, stack_of
 from cutaway.nn.attention import Attention
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
@@ -71,30 +71,44 @@ class Patterns(Drawn):
 
 
 def place(
-    run: Run, side: Side, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
+    run: Run, side: Side | None, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
 ) -> Place:
-    """Find the attention modules of a side; None stands for all layers, or all heads.
+    """Find the attention modules of a side; None stands for the last side there is (cross-attention in a pair), all
+    layers, or all heads. -1 is the last layer or head.
 
     Raises CutawayError for a side that this family has not, and for a layer or a head out of range.
     """
+    side = sides(run.model)[-1] if side is None else side
     layers_there = stack_of(run.model, side).layers
-    numbers = chosen("layer", layers, range(len(layers_there)))
+    numbers = chosen("layer", _from_start(layers, len(layers_there)), range(len(layers_there)))
     modules = [(attention_path(side, i), attention_of(block_of(run.model, side, i), side)) for i in numbers]
     queries = run.source if side == "encoder" else run.target
     keys = run.target if side == "decoder" else run.source
     assert queries is not None and keys is not None
     n_heads = run.loaded.config.n_heads
-    return Place(side, numbers, chosen("head", heads, range(n_heads)), tuple(modules), queries, keys)
+    return Place(
+        side,
+        numbers,
+        chosen("head", _from_start(heads, n_heads), range(n_heads)),
+        tuple(modules),
+        queries,
+        keys,
+    )
+
+
+def _from_start(numbers: Sequence[int] | None, count: int) -> Sequence[int] | None:
+    """Numbers from 0 for those that count from the end."""
+    return None if numbers is None else [n + count if -count <= n < 0 else n for n in numbers]
 
 
 def patterns(
     run: Run,
-    side: Side,
+    side: Side | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     stage: Stage = "pattern",
 ) -> Patterns:
-    """One stage of attention; None stands for all layers, or all heads. Only what is asked for is kept.
+    """One stage of attention; `side`, `layers` and `heads` as in `place`. Only what is asked for is kept.
 
     Raises CutawayError for a side, layer, head or stage that there is not.
     """
@@ -104,7 +118,7 @@ def patterns(
     taps = where.taps(stage)
     _, trace = run.hidden(dict.fromkeys(taps, only(where.heads)))
     values = torch.stack([trace[name] for name in taps])
-    return Patterns(side, stage, where.layers, where.heads, values, where.queries, where.keys)
+    return Patterns(where.side, stage, where.layers, where.heads, values, where.queries, where.keys)
 
 
 def only(heads: Sequence[int]) -> Callable[[Tensor], Tensor]:

@@ -12,7 +12,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import place
 from cutaway.inspection.pages.attention import rollout_page
 from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.runs.sides import Side, sides
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 
@@ -38,14 +38,17 @@ class Rollout(Drawn):
         return rollout_page(self)
 
 
-def rollout(run: Run, side: Side, *, residual: float = 0.5, heads: Sequence[int] | None = None) -> Rollout:
-    """Roll out one stack with the mean of `heads` (None: all).
+def rollout(
+    run: Run, side: Side | None = None, *, residual: float = 0.5, heads: Sequence[int] | None = None
+) -> Rollout:
+    """Roll out one stack (None: the first) with the mean of `heads` (None: all).
 
     Raises CutawayError for a side or head that there is not, for cross-attention, which leads from one stack to
     another, and for a share that is not within 0 to 1.
     """
     if not 0 <= residual <= 1:
         raise CutawayError(f"residual is {residual}, expected a share from 0 to 1 (0.5 is usual)")
+    side = sides(run.model)[0] if side is None else side
     where = place(run, side, heads=heads)
     if side == "cross":
         raise CutawayError(

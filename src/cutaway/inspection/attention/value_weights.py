@@ -43,12 +43,12 @@ class ValueWeights(Drawn):
 
 def value_weights(
     run: Run,
-    side: Side,
+    side: Side | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     through_output: bool = True,
 ) -> ValueWeights:
-    """Weigh patterns by the norms of their values; None stands for all layers, or all heads.
+    """Weigh patterns by the norms of their values; `side`, `layers` and `heads` as in `patterns.place`.
 
     Raises CutawayError for a side, layer or head that there is not.
     """
@@ -61,7 +61,7 @@ def value_weights(
     norms = torch.stack([trace[name] for name in where.taps("v")])
     weights = torch.stack([trace[name] for name in where.taps("pattern")]) * norms[..., None, :]
     return ValueWeights(
-        side, where.layers, where.heads, weights, norms, through_output, where.queries, where.keys
+        where.side, where.layers, where.heads, weights, norms, through_output, where.queries, where.keys
     )
 
 

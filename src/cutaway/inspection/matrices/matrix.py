@@ -8,9 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from cutaway.checkpoint.folder import Loaded
 from cutaway.checkpoint.parameters import aliases
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.runs.selection import layer_number
 from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, stack_name, stack_of
 from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
@@ -87,11 +89,12 @@ class Matrix:
         return u * turn, sigma, v * turn
 
 
-def parameter_matrix(model: Model, name: str) -> Matrix:
+def parameter_matrix(of: Model | Loaded, name: str) -> Matrix:
     """The parameter of that full name, as `cutaway inspect` lists them; of a tied one any of its names.
 
     Raises CutawayError for a name that is not there, naming the nearest, and for a vector (a bias, a norm's weight).
     """
+    model = _model(of)
     named = dict(model.named_parameters(remove_duplicate=False))
     if name not in named:
         raise CutawayError(
@@ -122,7 +125,7 @@ def parameter_matrix(model: Model, name: str) -> Matrix:
     )
 
 
-def w_qk(model: Model, side: Side, layer: int, head: int) -> Matrix:
+def w_qk(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
     """W_QK = scale · W_Q · W_Kᵀ (D, D) of one head: x_q · W_QK · x_kᵀ is the part of its scaled score that both tokens
     share in (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", QK circuit).
 
@@ -130,7 +133,8 @@ def w_qk(model: Model, side: Side, layer: int, head: int) -> Matrix:
     What the score has beside it in this model (bias, rotation, norm, cap) is told in `caveats`.
     Raises CutawayError for a side, layer or head that the model does not have.
     """
-    attention, name = _attention(model, side, layer, head)
+    model = _model(of)
+    attention, name, head = _attention(model, side, layer, head)
     group = head // attention.groups
     left = attention.scale * _columns(attention.q_proj, head, attention.d_head)
     right = _columns(attention.k_proj, group, attention.d_head)
@@ -202,13 +206,14 @@ def w_qk(model: Model, side: Side, layer: int, head: int) -> Matrix:
     )
 
 
-def w_ov(model: Model, side: Side, layer: int, head: int) -> Matrix:
+def w_ov(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
     """W_OV = W_V · W_O (D, D) of one head: what it writes of a token it looks at, weighted by its pattern, is
     x · W_OV (Elhage et al. 2021, OV circuit). With grouped queries the values are those of the head's group.
 
     Raises CutawayError for a side, layer or head that the model does not have.
     """
-    attention, name = _attention(model, side, layer, head)
+    model = _model(of)
+    attention, name, head = _attention(model, side, layer, head)
     group, width = head // attention.groups, attention.d_head
     caveats = list(_reading(model.config))
     if attention.v_proj.bias is not None:
@@ -279,10 +284,14 @@ def _columns(projection: nn.Linear, head: int, width: int) -> Tensor:
     return projection.weight.detach()[head * width : (head + 1) * width].cpu().double().T
 
 
-def _attention(model: Model, side: Side, layer: int, head: int) -> tuple[Attention, str]:
-    layers = stack_of(model, side).layers
-    if not 0 <= layer < len(layers):
-        raise CutawayError(f"layer is {layer}, expected 0 to {len(layers) - 1} of the {stack_name(side)}")
-    if not 0 <= head < model.config.n_heads:
-        raise CutawayError(f"head is {head}, expected 0 to {model.config.n_heads - 1}")
-    return attention_of(block_of(model, side, layer), side), attention_path(side, layer)
+def _model(of: Model | Loaded) -> Model:
+    return of.model if isinstance(of, Loaded) else of
+
+
+def _attention(model: Model, side: Side, layer: int, head: int) -> tuple[Attention, str, int]:
+    """The attention with its full name, and the head from 0."""
+    layer = layer_number(len(stack_of(model, side).layers), layer, f"the {stack_name(side)}")
+    count = model.config.n_heads
+    if not -count <= head < count:
+        raise CutawayError(f"head is {head}, expected 0 to {count - 1}, or -1 for the last")
+    return attention_of(block_of(model, side, layer), side), attention_path(side, layer), head % count
