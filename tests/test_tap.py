@@ -33,6 +33,9 @@ FAMILIES = {
 }  # fmt: skip
 
 
+PADDED = ["post-norm, sinusoids", "pre-norm, sinusoids", "T5", "BERT"]  # what takes padding in a forward pass
+
+
 @pytest.fixture(params=FAMILIES)
 def model(request: pytest.FixtureRequest) -> Model:
     torch.manual_seed(0)
@@ -60,6 +63,28 @@ def sizes(model: Model) -> dict[str, set[int]]:
         "A": {c.n_experts_per_token}, "S": both, "D": {c.d_model}, "H": {c.n_heads}, "K": {c.kv_heads},
         "E": {c.head_width}, "F": {c.d_ff}, "V": {c.vocab_size},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("model", PADDED, indirect=True)
+@torch.no_grad()
+def test_what_is_seen_of_a_padded_row_is_what_is_seen_of_it_alone(model: Model) -> None:
+    """Captured layers, not logits alone: a row's padding must not leak into anything that is recorded of its tokens."""
+    whole = inputs(model)
+    name, length = ("source" if isinstance(model, EncoderDecoder) else "ids"), 5
+    mask = torch.ones_like(whole[name], dtype=torch.bool)
+    mask[1, length:] = False
+    alone = {key: value[1:, :length] if key == name else value[1:] for key, value in whole.items()}
+    with Trace(model, watch=["*"]) as padded:
+        model(*whole.values(), mask)
+    with Trace(model, watch=["*"]) as single:
+        model(*alone.values())
+    assert padded.calls.keys() == single.calls.keys()
+    for full, (expected,) in single.calls.items():
+        if not TAPS[full.rpartition(".")[2]][0].startswith("B"):
+            continue
+        (value,) = padded.calls[full]
+        row = value[-1][tuple(slice(size) for size in expected.shape[1:])]
+        torch.testing.assert_close(row, expected[0], rtol=1e-4, atol=1e-5, msg=full)
 
 
 @torch.no_grad()

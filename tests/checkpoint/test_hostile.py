@@ -57,6 +57,20 @@ def test_sizes_that_the_weights_do_not_have(
     assert str(path) in str(error.value)
 
 
+@pytest.mark.parametrize("where", ["rope_parameters", "rope_scaling", None])
+def test_rotary_positions_of_a_part_of_each_head_are_refused_by_name(
+    where: str | None, tmp_path: Path
+) -> None:
+    """A model that rotates only some dimensions would run, and run wrong, if the key were passed over."""
+    path = write(tmp_path, "llama")
+    part = {"partial_rotary_factor": 0.5}
+    changes = part if where is None else {"rope_parameters": None, where: {"rope_type": "default", **part}}
+    change_json(path / "config.json", **changes)
+    with pytest.raises(CutawayError, match="partial_rotary_factor other than 1 is not supported") as error:
+        folder.load(path)
+    assert str(path) in str(error.value)
+
+
 WRONG = (None, -1, 0, 10**30, 2.5, True, "x", [], {})
 
 

@@ -2,18 +2,20 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
 
 from cutaway import CutawayError, Tokenizer
-from cutaway.checkpoint.folder import Loaded
+from cutaway.checkpoint.folder import Loaded, load
 from cutaway.decode.complete import continue_text
 from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.sweep import sweep
 from cutaway.inspection.layers.lens import lens
 from cutaway.inspection.runs.overview import overview
 from cutaway.inspection.runs.run import Run, run
+from cutaway.zoo import POET, find
 
 RunOf = Callable[..., Run]
 
@@ -104,3 +106,12 @@ def test_edits_that_make_no_numbers_are_told_apart_from_logits_that_are_minus_in
         compare(read, [{"op": "temperature", "value": 1e-300}], writing=False)
     found = compare(read, [{"op": "token", "ban": [read.outcome.ids[0]]}], writing=False)
     assert found.changed_log_probs[0] == -torch.inf
+
+
+def test_several_texts_are_several_runs(run_of: RunOf) -> None:
+    """One forward pass has one alignment for each target token (jessevig/bertviz#101): a list
+    of texts is no text."""
+    loaded = load(find(POET))
+    for texts in (["床前明月光", "疑是地上霜"], 5, None):
+        with pytest.raises(CutawayError, match="expected one text"):
+            run(loaded, cast("str", texts))

@@ -17,7 +17,8 @@ _LINK = re.compile(r"(\d+)([-?p])(\d+)")
 
 @dataclass(frozen=True)
 class Gold:
-    """The links of one sentence pair that people drew: `sure`, and `possible`, which contains the sure ones."""
+    """The links of one sentence pair that people drew: `sure`, and `possible`, which contains the sure
+    ones (Och & Ney 2003, §5.1)."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]

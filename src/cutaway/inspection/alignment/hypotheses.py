@@ -25,7 +25,8 @@ Heads = Iterable[tuple[int, int | None]]  # (layer, head); a head of None stands
 
 @dataclass(frozen=True, repr=False)
 class Alignment(Drawn):
-    """A source, and what greedy search and beam search wrote for it, best first.
+    """A source, and what greedy search and beam search wrote for it, best first, with the attention of each (Bahdanau
+    et al. 2015, §5.2.1; of a Transformer: Vaswani et al. 2017, §3.2.3).
 
     Each hypothesis has its `cross_attention` (L, H, T, S), fp32 and without unit: row t holds the weights over the
     source with which its token t was chosen, and sums to 1. `alignment` (T, S) is the mean over layers and heads;

@@ -89,7 +89,8 @@ class Comparison(Drawn):
     A model without output head gives no words. It is asked about no token (T is 0), it writes nothing, and `vector`
     says how its sentence vector changes, which is None for every other model.
 
-    A trained model meets the changes out of distribution: the differences show dependence, not purpose.
+    A trained model meets the changes out of distribution: the differences show dependence, not purpose (causal
+    mediation: Vig et al. 2020, §3; Meng et al. 2022, §2.1; KL: Kullback & Leibler 1951).
     """
 
     changes: tuple[Change, ...]

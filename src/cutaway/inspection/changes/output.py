@@ -29,7 +29,7 @@ NEW_TOKENS = 20  # of a decoder-only model, unless given
 class Output(Drawn):
     """What was written: ids with, for each, its piece as a reader sees it and its log-probability (natural logarithm)
     under the model as it ran, changes included. `score` is what a search ranks it by: their sum, normalised by the
-    usual length penalty; of an encoder-only model the plain sum over the gaps."""
+    usual length penalty (Wu et al. 2016, §7); of an encoder-only model the plain sum over the gaps."""
 
     text: str
     ids: list[int]

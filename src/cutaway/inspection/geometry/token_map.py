@@ -26,6 +26,7 @@ class TokenMap(Drawn):
 
     A flat drawing of D dimensions puts tokens side by side that are not near. So `neighbours` are what is near each of
     them in truth, over the whole table, and `nearest` says which drawn token is its nearest in the full space.
+    Principal components: Jolliffe 2002, §3.5; what a drawing hides: Venna & Kaski 2001 (see `Projection`).
     """
 
     table: str

@@ -74,7 +74,8 @@ class Neighbours(Drawn):
 
     cosine: q·e / (‖q‖‖e‖), -1 to 1, 0 where e is the zero vector; dot: q·e; euclid: ‖q - e‖, the nearest first.
     Equal values stand in the order of their ids. The query's own row is left out. Nearness says that the model was
-    trained to use two tokens alike, not that they mean the same: antonyms are near, too.
+    trained to use two tokens alike, not that they mean the same: antonyms are near, too (Mikolov et al. 2013, §4, by
+    cosine; on antonyms: Hill et al. 2015, §2).
     """
 
     table: str

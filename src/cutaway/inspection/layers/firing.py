@@ -18,7 +18,7 @@ from cutaway.page.drawn import Drawn
 @dataclass(frozen=True, repr=False)
 class NeuronFiring(Drawn):
     """The activation of one neuron at every token that its stack reads: the tap `hidden`, after the activation function
-    and, where the network is gated, the product."""
+    and, where the network is gated, the product: the memory coefficient of its key (Geva et al. 2021, §2)."""
 
     side: str  # "encoder" or "decoder"
     layer: int

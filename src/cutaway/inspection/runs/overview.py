@@ -51,7 +51,7 @@ class Overview(Drawn):
     tokens that the output is judged by (see `forced.Forced`), `log_probs` (T,) their log-probabilities. `expected`
     holds the most probable tokens where they tell most: of a translation at its least probable token, of a decoder-only
     model after the text, of a masked one in each gap. `sweep` is what the output loses without each head, and `heads`
-    are the first `top` of its ranking.
+    are the first `top` of its ranking (Michel et al. 2019, §3.2).
 
     A model without output head gives no words: `log_probs` and `expected` are empty, and `vector` is what it makes of
     the text, which is None for every other model.
