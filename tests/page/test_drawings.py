@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.page.sample import EFFECTS, NASTY, SOURCE, TARGET, WEIGHTS, sample
 
-from cutaway.page.blocks import Atlas, Bar, Column, Matrix, Page, Points, Table, page
+from cutaway.page.blocks import Atlas, Bar, Column, Matrix, Page, Points, Shaded, Table, page
 from cutaway.page.colours import HIDDEN, LAST, NOT_A_NUMBER, entries, palette, reach
 from cutaway.page.drawn import Drawn
 from cutaway.page.html import document, fragment
@@ -208,3 +208,18 @@ def test_names_of_an_atlas_do_not_touch() -> None:
     root = ET.fromstring(picture(page("heads", [Atlas(names, [matrix, matrix], 2)]), "en"))
     first, second = (next(each for each in root.iter(f"{SVG}text") if each.text == name) for name in names)
     assert float(second.attrib["x"]) - float(first.attrib["x"]) > 0.6 * 11 * len(names[0])
+
+
+def test_a_scale_and_a_first_map_can_be_given():
+    tinted = Shaded("share", ["a", "b"], [1.0, -2.0], "nats", greatest=4.0)
+    assert "0.200)" in fragment(page("one", [tinted]), "en") and "±4" in picture(page("one", [tinted]), "en")
+    assert "±2" in picture(page("one", [Shaded("share", ["a", "b"], [1.0, -2.0], "nats")]), "en")
+    maps = [Matrix(WEIGHTS * k, TARGET, SOURCE, "down", "across", "unit") for k in (0.1, 1.0)]
+    opened = Reader(fragment(page("two", [Atlas(["weak", "strong"], maps, 2, opened=1)]), "en"))
+    figure = {name: value for tag, name, value in opened.attributes if tag == "figure"}
+    assert figure["data-name"] == "strong"
+    np.testing.assert_allclose(
+        np.frombuffer(base64.b64decode(figure["data-values"]), dtype="<f2").reshape(WEIGHTS.shape),
+        WEIGHTS,
+        atol=5e-4,
+    )

@@ -113,11 +113,12 @@ class Matrix:
 @dataclass(frozen=True)
 class Atlas:
     """Small heat maps of one kind side by side, `per_row` in a row, each with its name: the heads of all layers, say. A
-    terminal has no room for it and leaves it out."""
+    terminal has no room for it and leaves it out. HTML shows one of them large too: number `opened` at first."""
 
     names: Sequence[Text]
     maps: Sequence[Matrix]
     per_row: int
+    opened: int = 0
 
 
 @dataclass(frozen=True)
@@ -145,13 +146,15 @@ class Points:
 
 @dataclass(frozen=True)
 class Shaded:
-    """A text's tokens, each with a signed value that tints it. With `drawn` only HTML and SVG show it."""
+    """A text's tokens, each with a signed value that tints it, the most where it is as large as `greatest` (None: as
+    the largest). With `drawn` only HTML and SVG show it."""
 
     label: Text
     tokens: Sequence[str]
     values: Sequence[float]
     unit: Text
     drawn: bool = False
+    greatest: float | None = None
 
 
 @dataclass(frozen=True)

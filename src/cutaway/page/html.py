@@ -148,7 +148,7 @@ class _Html:
         return f"<bdi>{self._text(cell)}</bdi>"
 
     def _shaded(self, block: Shaded) -> str:
-        greatest = reach(np.asarray(block.values, dtype=np.float64), "signed")
+        greatest = block.greatest or reach(np.asarray(block.values, dtype=np.float64), "signed")
         tokens = "".join(
             f'<bdi class="token" style="background:{css(0.8 * value, greatest)}" title="{nats(value)}">'
             f"{escape(token)}</bdi>"
@@ -172,19 +172,21 @@ class _Html:
         """The small maps, and under them one of them large."""
         if not block.maps:
             return ""
-        first, what = block.maps[0], told(block.maps[0], self._locale)
+        opened = block.maps[block.opened]
+        what = told(opened, self._locale)
         small = _svg(atlas(block, self._locale), what, role="group")
         names = [said(name, self._locale) for name in block.names]
         for place, (name, each) in enumerate(zip(names, block.maps, strict=True)):
             small = small.replace(
                 f'<g data-place="{place}">',
                 f'<g data-place="{place}" data-name="{escape(name)}" data-values="{_packed(each)}" role="button" '
-                f'tabindex="{-1 if place else 0}" aria-pressed="{"false" if place else "true"}" '
+                f'tabindex="{0 if place == block.opened else -1}" '
+                f'aria-pressed="{"true" if place == block.opened else "false"}" '
                 f'aria-label="{escape(name)}">',
             )
-        large = _svg(heat_map(first, self._locale, greatest_of(block), with_scale=False), what, "map")
-        caption = f"<figcaption>{escape(names[0])}</figcaption>"
-        return self._figure(first, f"{small}{caption}{large}", names[0], block.per_row)
+        large = _svg(heat_map(opened, self._locale, greatest_of(block), with_scale=False), what, "map")
+        caption = f"<figcaption>{escape(names[block.opened])}</figcaption>"
+        return self._figure(opened, f"{small}{caption}{large}", names[block.opened], block.per_row)
 
     def _figure(self, matrix: Matrix, inside: str, name: str = "", per_row: int = 1) -> str:
         at = laid(matrix, self._locale)

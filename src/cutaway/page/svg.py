@@ -88,7 +88,7 @@ class _Layout:
             case Table():
                 return self._table(block)
             case Shaded():
-                greatest = reach(np.asarray(block.values, dtype=np.float64), "signed")
+                greatest = block.greatest or reach(np.asarray(block.values, dtype=np.float64), "signed")
                 pairs = zip(block.tokens, block.values, strict=True)
                 tinted = [(token, css(0.8 * value, greatest)) for token, value in pairs]
                 ramp = _ramp("signed", said(reaching(block.unit, greatest), self._locale))

@@ -64,7 +64,7 @@ def test_a_drawing_shades_every_reading_by_its_probability(cutaway: Run) -> None
     assert html.count("background:rgba(26,112,224,") >= found.ids.shape[0] * found.ids.shape[1]
     best = f"{found.pieces[-1][-1][0]} {share(float(found.log_probs[-1, -1, 0].exp()))}"
     assert f'title="{best}  ' in html
-    assert "layers passed" in texts and all(piece in texts for piece in VERSE)
+    assert "read after" in texts and all(piece in texts for piece in VERSE)
 
 
 def test_saved(cutaway: Run, tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ def test_true_neighbours_are_those_of_the_whole_table(translator: Loaded):
     table = table_of(translator)
     found = token_map(table, ["猫", "狗", "书", "king"], listed=5)
     assert found.ids == found.named and found.pieces == tuple(table.label(id) for id in found.ids)
-    rows = torch.nn.functional.normalize(translator.model.source_embed.tokens.weight.detach().double(), dim=1)
+    rows = torch.nn.functional.normalize(
+        translator.model.get_parameter("source_embed.tokens.weight").detach().double(), dim=1
+    )
     for id, near in zip(found.ids, found.neighbours, strict=True):
         cosines = rows @ rows[id]
         cosines[id] = -torch.inf

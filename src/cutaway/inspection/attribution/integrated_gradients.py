@@ -85,8 +85,8 @@ def integrated_gradients(
         baseline_value=before,
         points=points,
         approximate=Both(
-            f"the integral is a sum over {points} points; `difference` is what it misses{jumps.en}",
-            f"积分由 {points} 个点的求和代替，`difference` 是它漏掉的部分{jumps.zh}",
+            f"the integral is a sum over {points} points; and misses the stated part{jumps.en}",
+            f"积分由 {points} 个点的求和代替，漏掉的部分已注明{jumps.zh}",
         ),
     )
 

@@ -14,7 +14,7 @@ from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.changes.edits import as_it_is, mean_over_tokens
 from cutaway.inspection.changes.places import Place, Places
 from cutaway.inspection.pages.changes import sweep_page
-from cutaway.inspection.runs.forced import forced_tokens, log_probs_of
+from cutaway.inspection.runs.forced import forced_tokens, log_probs_of, output_of
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.sentence import cosine_distance, sentence_vectors
 from cutaway.inspection.runs.sides import SIDES, Side
@@ -25,6 +25,7 @@ from cutaway.nn.head import Head
 from cutaway.nn.stack import Stack
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
+from cutaway.page.locale import Both
 from cutaway.tap import Edit, Trace
 
 _TOKENS = 8192  # of all rows that are computed at once
@@ -61,6 +62,7 @@ class HeadSweep(Drawn):
     set: Literal["zero", "mean"]
     effects: dict[Side, Tensor]
     ranking: tuple[HeadEffect, ...]
+    output: Both  # what it is, in words
     unit: Unit = "nats"
 
     def page(self) -> Page:
@@ -106,7 +108,7 @@ def sweep(
         for head, effect in enumerate(row)
     ]
     ranking = tuple(sorted(listed, key=lambda each: -each.effect))
-    return HeadSweep(output.base, set, effects, ranking, output.unit)
+    return HeadSweep(output.base, set, effects, ranking, output_of(run), output.unit)
 
 
 @dataclass(frozen=True)

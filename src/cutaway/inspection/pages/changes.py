@@ -84,8 +84,9 @@ def sweep_page(found: "HeadSweep", top: int = RANKED) -> Page:
             ranking(found.ranking[:top], found.unit),
             Remark(
                 Both(
-                    f"{what.en} Dependence on this one head, whose work others may take over; not its purpose.",
-                    f"{what.zh}这只说明输出对这一个头的依赖，别的头可能接替它的工作；这不是它的用途。",
+                    f"{what.en} The output: {found.output.en}. Dependence on this one head, whose work others may take "
+                    "over; not its purpose.",
+                    f"{what.zh}输出指{found.output.zh}。这只说明输出对这一个头的依赖，别的头可能接替它的工作；这不是它的用途。",
                 )
             ),
         ],
@@ -116,7 +117,8 @@ def effect_atlas(found: "HeadSweep") -> Matrix | Atlas:
     maps = [matrix for _, matrix in effect_maps(found, drawn=True)]
     if len(maps) == 1:
         return maps[0]
-    return Atlas([ATTENTIONS[side] for side in found.effects], maps, len(maps))
+    strongest = list(found.effects).index(found.ranking[0].side)
+    return Atlas([ATTENTIONS[side] for side in found.effects], maps, len(maps), strongest)
 
 
 def ranking(heads: "Sequence[HeadEffect]", unit: "Unit") -> Table:

@@ -67,7 +67,10 @@ def _shaded(found: "InputAttribution", name: str, label: Text | None = None, dra
     _, unit = _QUANTITIES[found.quantity]
     shown = _reads(found, name) if label is None else label
     end = _read(found, name)
-    return Shaded(shown, found.tokens[name].pieces[:end], found.shares[name].tolist()[:end], unit, drawn)
+    greatest = max(float(shares.abs().max()) for shares in found.shares.values())  # one scale for both texts
+    return Shaded(
+        shown, found.tokens[name].pieces[:end], found.shares[name].tolist()[:end], unit, drawn, greatest
+    )
 
 
 def _read(found: "InputAttribution", name: str) -> int:

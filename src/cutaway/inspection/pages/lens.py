@@ -54,9 +54,9 @@ def lens_page(found: "Lens", more: Remark | None = None) -> Page:
             Matrix(
                 probabilities,
                 found.outcome.pieces,
-                [str(layer) for layer in found.layers],
+                [layer_name(layer) for layer in found.layers],
                 outcome,
-                Both("layers passed", "经过的层数"),
+                Both("read after", "在何处之后读出"),
                 PROBABILITY,
                 drawn=True,
             ),

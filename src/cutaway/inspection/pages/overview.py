@@ -114,7 +114,10 @@ def _heads(found: "Overview") -> list[Block]:
         Heading(Both("The heads that this output depends on most", "输出最依赖的头")),
         ranking(found.heads, found.sweep.unit),
         Remark(
-            Both(f"effect: {effect.en}; dependence, not purpose.", f"影响：{effect.zh}；这是依赖，不是用途。")
+            Both(
+                f"effect: {effect.en} (the output: {found.sweep.output.en}); dependence, not purpose.",
+                f"影响：{effect.zh}（输出指{found.sweep.output.zh}）；这是依赖，不是用途。",
+            )
         ),
     ]
 

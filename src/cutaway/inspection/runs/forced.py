@@ -11,7 +11,10 @@ from cutaway.decode.fill import never_filling
 from cutaway.decode.parts import mask_id_of, unwanted_ids
 from cutaway.inspection.runs.run import Run
 from cutaway.models.build import Model
+from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
+from cutaway.nn.head import Head
+from cutaway.page.locale import Both
 
 _ROWS = 256  # positions whose logits are held at a time
 
@@ -43,6 +46,22 @@ def filled_gaps(run: Run, logits: Tensor) -> list[int]:
     for position in masked_positions(run):
         ids[position] = written_token(run, logits[position], position)
     return ids
+
+
+def output_of(run: Run) -> Both:
+    """What `forced_tokens` judges a run by, in words; of a model without output head the vector that it gives."""
+    if not isinstance(run.model.head, Head):
+        return Both("the text's vector", "这段文字的向量")
+    if isinstance(run.model, EncoderDecoder):
+        return Both("the translation", "译文")
+    if not isinstance(run.model, EncoderOnly):
+        return Both(
+            "every token after the first, and the one that the model goes on with",
+            "首个词块之后的每个词块，以及模型接着写的那一个",
+        )
+    if masked_positions(run):
+        return Both("what the model puts in the gaps", "模型填进空缺的词块")
+    return Both("every token of the text, since none is hidden", "文字的每个词块（没有遮住的词）")
 
 
 def written_token(run: Run, scores: Tensor, position: int) -> int:
