@@ -164,6 +164,9 @@ def test_at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_the_chat(terminal: Ter
     terminal.wait_for(".{20}")  # some of the answer
     terminal.interrupt()
     assert "cut" not in terminal.wait_for("> ")
+    time.sleep(
+        1
+    )  # a signal between the prompt and the reading of the line after it would wait for the next key
     terminal.interrupt()  # at the prompt there is nothing to stop
     terminal.wait_for("> ")
     terminal.type("no\n")  # which the template refuses

@@ -33,7 +33,7 @@ app = typer.Typer(
     cls=Group,
     help=told(
         "Train, run and see inside Transformers. Try: cutaway demo",
-        "训练、运行并看进 Transformer 的内部。先试试：cutaway demo",
+        "训练、运行并看清 Transformer 的内部。先试试：cutaway demo",
     ),
     no_args_is_help=True,
     add_completion=False,

@@ -10,11 +10,6 @@ from cutaway.cli.terminal import write, write_table
 from cutaway.page.locale import Both, reader_locale, said, told
 from cutaway.zoo import bundled
 
-FAMILIES = {
-    "encoder-decoder": Both("encoder-decoder", "编码器-解码器"),
-    "decoder-only": Both("decoder-only", "仅解码器"),
-    "encoder-only": Both("encoder-only", "仅编码器"),
-}
 MEASURES = {  # what the cards of the bundled models call them
     "loss per hidden piece": Both("loss per hidden piece", "每个被遮词块的损失"),
     "loss per character": Both("loss per character", "每个字的损失"),
@@ -32,6 +27,8 @@ def models() -> None:
             + "cutaway train recipes/translate-zh-en.toml"
         )
         return
+    from cutaway.inspection.pages.words import FAMILIES
+
     rows = []
     for folder in folders:
         size = sum(file.stat().st_size for file in folder.iterdir())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from cutaway.cli.boxes import draw
 from cutaway.cli.hanging import hanging
 from cutaway.cli.help import Say
-from cutaway.cli.models import FAMILIES
 from cutaway.cli.parameter_table import table
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.page.locale import Locale, said, told
@@ -23,6 +22,7 @@ LABEL = 12  # columns of the words at the left
 def screen(name: str, found: "Anatomy", columns: int, locale: Locale = "en") -> list[str]:
     """The lines of the whole screen, each within `columns` terminal columns where no single word is longer. What is
     said about parameters stands beside the figure where there is room, else below."""
+    from cutaway.inspection.pages.words import FAMILIES
     from cutaway.page.wrapping import wrapped
 
     figure = draw(found.config, columns, locale)

@@ -10,7 +10,7 @@ from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chine
 
 from cutaway import load
 from cutaway.cli.views.request import View
-from cutaway.inspection import align, patterns, source_effect
+from cutaway.inspection import align, compare_with_gold, patterns, read_pharaoh, source_effect
 from cutaway.inspection import run as prepare
 from cutaway.zoo import POET, TRANSLATOR, find
 
@@ -73,3 +73,17 @@ def test_only_a_translator_aligns(cutaway: Run):
 def test_heads_are_labelled_as_the_mean_is(cutaway: Run) -> None:
     html, _ = drawn(cutaway, View.ALIGN, TRANSLATOR, "好久不见。", lang="zh")
     assert "→ 原文" in html and "→ 键" not in html
+
+
+def test_gold_links_give_error_rates(cutaway: Run, tmp_path: Path):
+    text = (TRANSLATOR, "我爱你。", "--target", "I love you.", "--gold", "0-0 1-1 2-2")
+    found = result(cutaway, View.ALIGN, *text)["gold"]
+    run = prepare(load(find(TRANSLATOR)), "我爱你。", target="I love you.")
+    expected = compare_with_gold(run, read_pharaoh("0-0 1-1 2-2"))
+    assert found["effect"]["in_sure"] == expected.effect.in_sure == 3
+    out = shown(cutaway, View.ALIGN, *text)
+    assert (
+        f"what it depends on   {expected.effect.aer:.2f} " in out
+        and "Against the links that people drew" in out
+    )
+    assert "--gold is empty" in refused(cutaway, *text[:-1], "", "--show", "align")

@@ -1,6 +1,8 @@
 """`--show diff`: the same run under changes and without."""
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from safetensors.torch import load_file
 from tests.cli.conftest import Run
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
 
-from cutaway import load
+from cutaway import __version__, load
 from cutaway.cli.views.request import View
 from cutaway.inspection import compare
 from cutaway.inspection import run as prepare
@@ -81,3 +83,49 @@ def test_saved(cutaway: Run, tmp_path: Path) -> None:
 )
 def test_what_is_refused(cutaway: Run, change: tuple[str, ...], message: str) -> None:
     assert message in refused(cutaway, POET, "好", "--show", "diff", *change)
+
+
+FROM_OTHER = '{"op": "resid", "side": "encoder", "layer": 1, "token": 2, "from": "other"}'
+
+
+def test_a_residual_taken_from_another_text(cutaway: Run, tmp_path: Path) -> None:
+    """Activation patching, and the list of changes as it was written, in JSON and in a file."""
+    options = ("--other", "我恨你。", "--change", FROM_OTHER)
+    found = result(cutaway, View.DIFF, TRANSLATOR, "我爱你。", *options)
+    assert found["changes"] == [json.loads(FROM_OTHER)]
+    loaded = load(find(TRANSLATOR))
+    runs = {"other": prepare(loaded, "我恨你。")}
+    expected = compare(prepare(loaded, "我爱你。"), [json.loads(FROM_OTHER)], runs=runs)
+    assert found["changed"]["text"] == expected.changed.text if expected.changed else False
+    assert found["divergence"] == pytest.approx(expected.divergence.tolist(), abs=1e-6)
+    assert max(found["divergence"]) > 0.1
+    saved = tmp_path / "diff.csv"
+    assert cutaway("inspect", TRANSLATOR, "我爱你。", "--show", "diff", *options, "--save", saved).code == 0
+    assert "\nchanges.op,0,,resid\n" in saved.read_text(encoding="utf-8").replace(",,,", ",,")
+    text = (TRANSLATOR, "我爱你。", "--show", "diff")
+    assert "give that text by --other" in refused(cutaway, *text, "--change", FROM_OTHER)
+    assert "--other has no effect" in refused(cutaway, *text, "--other", "我恨你。", "--change", OFF)
+
+
+def test_an_open_mask_is_told_of(cutaway: Run) -> None:
+    opened = ("--change", '{"op": "mask", "set": "open"}')
+    said = "With the mask open, a token sees itself"
+    assert said in shown(cutaway, View.DIFF, TRANSLATOR, TEXT, *opened)
+    assert said not in shown(cutaway, View.DIFF, TRANSLATOR, TEXT, "--change", OFF)
+    assert "掩码打开后" in shown_in_chinese(cutaway, View.DIFF, POET, VERSE, *opened)
+
+
+def test_drawings_say_what_they_came_from(cutaway: Run) -> None:
+    html, svg = Path("page.html"), Path("page.svg")
+    drawn(cutaway, View.DIFF, TRANSLATOR, TEXT, "--change", OFF)
+    (told,) = re.findall(r"<metadata>(.*?)</metadata>", svg.read_text(encoding="utf-8"))
+    about = json.loads(unescape(told))
+    assert (about["model"], about["text"], about["view"], about["cutaway"]) == (
+        TRANSLATOR,
+        TEXT,
+        "diff",
+        __version__,
+    )
+    assert json.loads(about["options"])["change"] == [OFF]
+    (told,) = re.findall(r'<meta name="cutaway" content="(.*?)">', html.read_text(encoding="utf-8"))
+    assert json.loads(unescape(told)) == about

@@ -120,6 +120,8 @@ def test_cells_rows_and_whole_patterns_are_set_as_written(structure: str, side: 
     expected[1, :2] = 0
     expected[1, 0, 0], expected[1, 1, 0], expected[1, 1, 1] = 1.0, 0.5, 0.25
     check(expected, {"op": "pattern", **at, "kind": "given", "rows": [[1], [0.5, 0.25]]})
+    expected[1, 1, 0], expected[1, 1, 1] = 2 / 3, 1 / 3
+    check(expected, {"op": "pattern", **at, "kind": "given", "rows": [[1], [0.5, 0.25]], "renorm": True})
     expected = base.clone()
     for query in range(base.shape[1]):
         weights = base[1, query].tolist()

@@ -115,3 +115,13 @@ def test_several_texts_are_several_runs(run_of: RunOf) -> None:
     for texts in (["床前明月光", "疑是地上霜"], 5, None):
         with pytest.raises(CutawayError, match="expected one text"):
             run(loaded, cast("str", texts))
+
+
+def test_at_a_prompt_a_run_a_model_and_an_answer_are_short() -> None:
+    loaded = load(find(POET))
+    asked = run(loaded, "床前明月光")
+    assert repr(loaded).startswith("<poet-zh: decoder-only model of 2,923,200 parameters, from ")
+    assert repr(asked) == asked.to_text() and repr(asked).startswith("A text on its way through poet-zh\n")
+    found = lens(asked, top=1)
+    assert repr(found) == found.to_text() and "Tensor" not in f"{asked!r}{found!r}{loaded!r}"
+    assert "2,923,200 个参数" in asked.to_html("zh") and "仅解码器" in asked.to_html("zh")

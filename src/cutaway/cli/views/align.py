@@ -1,12 +1,17 @@
 """`cutaway inspect … --show align`: where each word of a translation looked, and what it depends on."""
 
+from typing import TYPE_CHECKING
+
 from cutaway.cli.views.request import Answer, Request
+from cutaway.errors import CutawayError
+
+if TYPE_CHECKING:
+    from cutaway.inspection.alignment.error_rate import Gold
 
 LISTED = 4  # hypotheses
 
 
 def align(request: Request) -> Answer:
-    from cutaway.inspection.alignment.error_rate import read_pharaoh
     from cutaway.inspection.alignment.gold import compare_with_gold
     from cutaway.inspection.alignment.hypotheses import align as search
     from cutaway.inspection.alignment.hypotheses import cross_weights
@@ -28,11 +33,22 @@ def align(request: Request) -> Answer:
     page = looked_page(weights, effect, agree, options.layer, options.head, every_head)
     if found is not None:
         page = page.then(search_page(found))
-    gold = None if options.gold is None else compare_with_gold(run, read_pharaoh(options.gold, "--gold"))
+    gold = None if options.gold is None else compare_with_gold(run, _links(options.gold))
     if gold is not None:
         page = page.then(gold.page())
     result = {"weights": weights, "effect": effect, "agreement": agree, "search": found, "gold": gold}
     return Answer(result, page)
+
+
+def _links(text: str) -> "Gold":
+    from cutaway.inspection.alignment.error_rate import read_pharaoh
+
+    gold = read_pharaoh(text, "--gold")
+    if not gold.possible:
+        raise CutawayError(
+            "--gold is empty, expected links between words, source-target from 0: '0-0 1-2 2?1'"
+        )
+    return gold
 
 
 def _heads(request: Request) -> list[tuple[int, int | None]] | None:

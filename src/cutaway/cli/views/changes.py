@@ -33,7 +33,18 @@ def diff(request: Request) -> Answer:
             "several of them"
         )
     changes = [each for text in given for each in _objects(text)]
-    runs = {} if request.options.other is None else {"other": request.with_text(request.options.other).run()}
+    runs = {}
+    takes = any(change.get("from") == "other" for change in changes)
+    if takes and request.options.other is None:
+        raise CutawayError(
+            'a change takes from "other", a run of another text: give that text by --other "…"'
+        )
+    if request.options.other is not None:
+        if not takes:
+            raise CutawayError(
+                '--other has no effect: no change takes from it (op "resid" with "from": "other")'
+            )
+        runs["other"] = request.with_text(request.options.other).run()
     found = compare(request.run(), changes, runs=runs)
     return Answer(found, found.page())
 

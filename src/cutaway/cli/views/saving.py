@@ -31,7 +31,7 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
 
 
 def plain(value: object, locale: Locale = "en") -> object:
-    """Dataclasses as objects, tensors as rows, tuples as lists; numbers that are not finite as null; a text that is
+    """Dataclasses as objects, tensors as rows, tuples as lists, sets in order; numbers that are not finite as null; a text that is
     there in two languages in the reader's. A model that a result refers to is left out."""
     from torch import Tensor
 
@@ -48,6 +48,8 @@ def plain(value: object, locale: Locale = "en") -> object:
             return f"{'' if value.start is None else value.start}:{'' if value.stop is None else value.stop}"
         case Mapping():
             return {str(key): plain(each, locale) for key, each in value.items()}
+        case frozenset():
+            return plain(sorted(value), locale)
         case list() | tuple():
             return [plain(each, locale) for each in value]
     return {name: plain(each, locale) for name, each in _fields(value)}
@@ -87,6 +89,8 @@ def arrays(value: object, name: str = "", locale: Locale = "en") -> "Iterator[tu
         case Mapping():
             for key, each in value.items():
                 yield from arrays(each, _under(name, str(key)), locale)
+        case frozenset():
+            yield from arrays(sorted(value), name, locale)
         case list() | tuple():
             if value and all(isinstance(each, int | float) for each in value):
                 whole = all(isinstance(each, int) for each in value)

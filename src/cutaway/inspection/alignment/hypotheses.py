@@ -107,7 +107,8 @@ def mean_weights(cross_attention: Tensor, heads: Heads | None = None) -> Tensor:
 
 
 def cross_weights(run: Run, heads: Heads | None = None) -> Tensor:
-    """The same (T, S) for the text that a run writes, which may have been given: one row for each of its outcomes.
+    """Cross-attention (T, S) of the text that a run writes, which may have been given, as a mean over `heads` (None:
+    all layers and heads): row t holds the weights with which its outcome t was chosen (Vaswani et al. 2017, §3.2.3).
 
     Only the layers that are asked for are kept. Raises CutawayError for a model without cross-attention.
     """

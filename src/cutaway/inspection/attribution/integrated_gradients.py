@@ -85,7 +85,7 @@ def integrated_gradients(
         baseline_value=before,
         points=points,
         approximate=Both(
-            f"the integral is a sum over {points} points; and misses the stated part{jumps.en}",
+            f"the integral is a sum over {points} points, which misses the stated part{jumps.en}",
             f"积分由 {points} 个点的求和代替，漏掉的部分已注明{jumps.zh}",
         ),
     )

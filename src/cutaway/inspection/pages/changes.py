@@ -233,9 +233,9 @@ def _fates(found: "Comparison", changes: Sequence[Mapping[str, object]]) -> list
 
 _OPENED = Both(
     "With the mask open, a token sees itself and those after it here, where the whole text is given. What the model "
-    "writes it writes word by word: then there is nothing after a token to see, and the text stays as it is.",
-    "掩码打开后，这里给定了整段文字，每个词块能看到自己和后面的词块。而模型写作时是逐词写出的：后面还没有词块可看，"
-    "所以写出的文字不变。",
+    "writes it writes word by word: there the mask can only open what stands in the prompt.",
+    "掩码打开后，这里给定了整段文字，每个词块能看到自己和后面的词块。而模型写作是逐词写出的：那时掩码能打开的，"
+    "只有提示里已有的内容。",
 )
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cutaway.inspection.pages.words import SOURCE
+from cutaway.inspection.pages.words import FAMILIES, SOURCE
 from cutaway.page.blocks import Line, Page, Prose, Remark, page
 from cutaway.page.locale import Both
 
@@ -17,8 +17,8 @@ def run_page(run: "Run") -> Page:
     read = run.target if run.source is None else run.source
     written = run.source is not None and run.target is not None
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    family = run.model.config.family
-    size = Both(f"{family}, {parameters:,} parameters", f"{family}，{parameters:,} 个参数")
+    family = FAMILIES[run.model.config.family]
+    size = Both(f"{family.en}, {parameters:,} parameters", f"{family.zh}，{parameters:,} 个参数")
     return page(
         Both(f"A text on its way through {name}", f"一段文字在 {name} 中的一次运行"),
         [

@@ -18,6 +18,11 @@ SIDES = {
     "decoder": Both("decoder", "解码器"),
     "cross": Both("cross", "交叉"),
 }
+FAMILIES = {
+    "encoder-decoder": Both("encoder-decoder", "编码器-解码器"),
+    "decoder-only": Both("decoder-only", "仅解码器"),
+    "encoder-only": Both("encoder-only", "仅编码器"),
+}
 ATTENTIONS = {
     "encoder": Both("encoder self-attention", "编码器自注意力"),
     "decoder": Both("decoder self-attention", "解码器自注意力"),
