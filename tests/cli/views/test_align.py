@@ -80,7 +80,11 @@ def test_gold_links_give_error_rates(cutaway: Run, tmp_path: Path):
     found = result(cutaway, View.ALIGN, *text)["gold"]
     run = prepare(load(find(TRANSLATOR)), "我爱你。", target="I love you.")
     expected = compare_with_gold(run, read_pharaoh("0-0 1-1 2-2"))
-    assert found["effect"]["in_sure"] == expected.effect.in_sure == 3
+    assert found["effect"]["in_sure"] == expected.effect.in_sure > 0
+    assert found["gold"]["sure"] == [[0, 0], [1, 1], [2, 2]]
+    saved = tmp_path / "gold.safetensors"
+    assert cutaway("inspect", *text, "--show", "align", "--save", saved).code == 0
+    assert int(load_file(saved)["gold.effect.in_sure"]) == expected.effect.in_sure
     out = shown(cutaway, View.ALIGN, *text)
     assert (
         f"what it depends on   {expected.effect.aer:.2f} " in out

@@ -31,8 +31,8 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
 
 
 def plain(value: object, locale: Locale = "en") -> object:
-    """Dataclasses as objects, tensors as rows, tuples as lists, sets in order; numbers that are not finite as null; a text that is
-    there in two languages in the reader's. A model that a result refers to is left out."""
+    """Dataclasses as objects, tensors as rows, tuples as lists, sets in order; numbers that are not finite as null; a
+    text that is there in two languages in the reader's. A model that a result refers to is left out."""
     from torch import Tensor
 
     match value:
