@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from cutaway.errors import CutawayError, brief
+from cutaway.inspection.pages.gold import error_page
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 
 Link = tuple[int, int]  # source word, target word, both from 0
 
@@ -24,8 +27,8 @@ class Gold:
     possible: frozenset[Link]
 
 
-@dataclass(frozen=True)
-class AlignmentError:
+@dataclass(frozen=True, repr=False)
+class AlignmentError(Drawn):
     """Counts of links A against sure links S and possible links P ⊇ S (Och & Ney 2003, §5.1); counts of several
     sentences add up.
 
@@ -37,6 +40,9 @@ class AlignmentError:
     sure: int  # |S|
     in_sure: int  # |A∩S|
     in_possible: int  # |A∩P|
+
+    def page(self) -> Page:
+        return error_page(self)
 
     def __add__(self, other: "AlignmentError") -> "AlignmentError":
         return AlignmentError(

@@ -11,7 +11,7 @@ from torch import Tensor
 from cutaway.decode.score import score
 from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import chosen
-from cutaway.inspection.pages.alignment import source_effect_page
+from cutaway.inspection.pages.alignment import agreement_page, source_effect_page
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Page
@@ -39,8 +39,8 @@ class SourceEffect(Drawn):
         return source_effect_page(self)
 
 
-@dataclass(frozen=True)
-class Agreement:
+@dataclass(frozen=True, repr=False)
+class Agreement(Drawn):
     """How far attention weights and measured effects put the source tokens in the same order.
 
     Spearman's ρ: the correlation of ranks, equal values sharing the mean of their ranks; 1 the same order, -1 the
@@ -52,6 +52,9 @@ class Agreement:
     rows: tuple[float | None, ...]
     mean: float | None
     pooled: float | None
+
+    def page(self) -> Page:
+        return agreement_page(self)
 
 
 def source_effect(run: Run, batch_size: int = 64) -> SourceEffect:

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.errors import CutawayError, brief, nearest
-from cutaway.inspection.pages.geometry import neighbours_page
+from cutaway.inspection.pages.geometry import neighbours_page, table_page
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Page
@@ -27,8 +27,8 @@ Point = str | int | Tensor  # a word or piece, an id, or a vector (D,)
 _VALUES_AT_ONCE = 1 << 22  # of a table in float64: 32 MiB
 
 
-@dataclass(frozen=True)
-class VectorTable:
+@dataclass(frozen=True, repr=False)
+class VectorTable(Drawn):
     """One vector for each id. `vectors` (V, D) is the model's own tensor, neither copied nor scaled: the factor that
     some models multiply embeddings by (`embed_scale`) and the bias of the output are not in it."""
 
@@ -36,6 +36,9 @@ class VectorTable:
     vectors: Tensor
     tokenizer: Tokenizer | None
     tied: bool = False  # whether the model's other table is this very tensor
+
+    def page(self) -> Page:
+        return table_page(self)
 
     def label(self, id: int) -> str:
         """The piece of an id as a reader sees it; ⟨id⟩ for a row that has none."""

@@ -12,10 +12,13 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.checkpoint.parameters import aliases
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.pages.matrices import matrix_page
 from cutaway.inspection.runs.selection import layer_number
 from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, stack_name, stack_of
 from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
+from cutaway.page.blocks import Page
+from cutaway.page.drawn import Drawn
 from cutaway.page.locale import Both
 
 Kind = Literal["parameter", "W_QK", "W_OV"]
@@ -31,8 +34,8 @@ _SPACES: dict[str, tuple[Space, Space]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Matrix:
+@dataclass(frozen=True, repr=False)
+class Matrix(Drawn):
     """A matrix M (rows, columns), in fp64 on the CPU, as it acts on row vectors: x · M.
 
     A linear layer's weight is stored transposed, (out, in), and turned here; a table of vectors is one-hot · M. A
@@ -49,6 +52,9 @@ class Matrix:
     caveats: tuple[Both, ...]  # what else takes part in the model where this matrix works
     attention: str | None = None  # full name of a head's attention, and the head
     head: int | None = None
+
+    def page(self) -> Page:
+        return matrix_page(self)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -69,6 +69,26 @@ def source_effect_page(found: "SourceEffect") -> Page:
     )
 
 
+def agreement_page(found: "Agreement") -> Page:
+    def shown(rho: float | None) -> str:
+        return "–" if rho is None else f"{rho:.2f}"
+
+    return page(
+        Both("How far weights and effects agree (Spearman's ρ)", "权重与影响的一致程度（Spearman ρ）"),
+        [
+            Line(Both("mean of rows", "各行平均"), [shown(found.mean)]),
+            Line(Both("all cells", "所有格"), [shown(found.pooled)]),
+            Line(Both("each token", "每个词块"), [shown(rho) for rho in found.rows]),
+            Remark(
+                Both(
+                    "1: the same order of source tokens, -1: the reverse, –: one side is constant.",
+                    "1：原文词块的次序相同；-1：次序相反；–：有一边全都相等。",
+                )
+            ),
+        ],
+    )
+
+
 def _effect_map(found: "SourceEffect", drawn: bool = False) -> Matrix:
     values = found.effect.detach().cpu().double().numpy()
     hidden = Both("source token hidden", "被遮住的原文词块")

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.words import left, right
-from cutaway.page.blocks import Bar, Column, Heading, Page, Point, Points, Remark, Table, page
+from cutaway.page.blocks import Bar, Column, Heading, Page, Point, Points, Prose, Remark, Table, page
 from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import number
 
 if TYPE_CHECKING:
     from cutaway.inspection.geometry.analogy import Analogy, Plane, Ranked
-    from cutaway.inspection.geometry.vectors import Measure, Neighbour, Neighbours
+    from cutaway.inspection.geometry.vectors import Measure, Neighbour, Neighbours, VectorTable
 
 TABLES = {
     "embedding": Both("the embedding table", "嵌入表"),
@@ -23,6 +23,25 @@ MEASURES = {
     "dot": Both("dot product", "点积"),
     "euclid": Both("distance", "距离"),
 }
+
+
+def table_page(found: "VectorTable") -> Page:
+    rows, width = found.vectors.shape
+    size = Both(f"{rows:,} vectors of {width} numbers", f"{rows:,} 个向量，各 {width} 个分量")
+    tied = Prose(Both("tied", "共享"), Both("with the model's other table", "与模型的另一张表共享"))
+    return page(
+        Both(f"The {found.name} table of token vectors", f"词向量表（{found.name}）"),
+        [
+            Prose(Both("size", "大小"), size),
+            tied if found.tied else None,
+            Remark(
+                Both(
+                    "Ask it: neighbours(table, token), analogy(table, a, b, c), token_map(table, tokens).",
+                    "接着提问：neighbours(table, token)、analogy(table, a, b, c)、token_map(table, tokens)。",
+                )
+            ),
+        ],
+    )
 
 
 def table_name(name: str) -> Both:

@@ -15,6 +15,25 @@ if TYPE_CHECKING:
 LISTED = 5  # heads
 
 
+_COLUMNS = (
+    right("AER"),
+    right(Both("precision", "精确率")),
+    right(Both("recall", "召回率")),
+    right(Both("links", "链接数")),
+)
+_AER = Both(
+    "AER: alignment error rate (Och & Ney 2003), 0 where all links agree with those that people drew.",
+    "AER：对齐错误率（Och 与 Ney 2003），链接与人工标注全部一致时为 0。",
+)
+
+
+def error_page(found: "AlignmentError") -> Page:
+    _, *cells = _row("", found)
+    return page(
+        Both("Links against gold links", "链接与人工对齐对照"), [Table(_COLUMNS, [cells]), Remark(_AER)]
+    )
+
+
 def gold_page(found: "GoldComparison") -> Page:
     ranked = sorted(
         (_rate(each), layer, head, each)
@@ -29,13 +48,6 @@ def gold_page(found: "GoldComparison") -> Page:
             for _, layer, head, each in ranked[:LISTED]
         ),
     ]
-    columns = (
-        left(Both("links read from", "链接取自")),
-        right(Both("AER", "AER")),
-        right(Both("precision", "精确率")),
-        right(Both("recall", "召回率")),
-        right(Both("links", "链接数")),
-    )
     rates = np.array([[_rate(each) for each in row] for row in found.heads])
     n_layers, n_heads = rates.shape
     return page(
@@ -43,7 +55,7 @@ def gold_page(found: "GoldComparison") -> Page:
         [
             Line(Both("source", "原文"), found.source),
             Line(Both("translation", "译文"), found.target),
-            Table(columns, rows),
+            Table((left(Both("links read from", "链接取自")), *_COLUMNS), rows),
             Matrix(
                 rates,
                 [str(layer) for layer in range(n_layers)],

@@ -12,6 +12,7 @@ from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import number
 
 if TYPE_CHECKING:
+    from cutaway.inspection.matrices.matrix import Matrix as WeightMatrix
     from cutaway.inspection.matrices.spectrum import Direction, Reading, Spectrum
 
 _FIRST = 8  # singular values that are written out
@@ -23,6 +24,27 @@ _APPROXIMATE = Remark(
         "方向只用静态的词块向量来读（近似：不计位置、上下文和归一化）。沿行方向的内容被送到列方向。",
     )
 )
+
+
+def matrix_page(found: "WeightMatrix") -> Page:
+    rows, columns = found.shape
+    return page(
+        Both(f"{found.title.en} ({rows} × {columns})", f"{found.title.zh}（{rows} × {columns}）"),
+        [
+            Prose(Both("formula", "公式"), found.formula),
+            Prose(Both("maps", "映射"), f"{found.rows} → {found.columns}"),
+            *(
+                Prose(Both("", "") if n else Both("but", "注意"), caveat)
+                for n, caveat in enumerate(found.caveats)
+            ),
+            Remark(
+                Both(
+                    "Its singular values: spectrum(matrix); its directions as tokens: directions(loaded, matrix).",
+                    "它的奇异值：spectrum(matrix)；把它的方向读成词块：directions(loaded, matrix)。",
+                )
+            ),
+        ],
+    )
 
 
 def spectrum_page(found: "Spectrum") -> Page:
