@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.arguments import EmbedderName, OneText
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
@@ -29,23 +30,8 @@ _VALUES, _CHARACTERS, _NOTES = 3, 60, 10  # how much is printed of a vector, of 
 
 @in_chinese("把每段文字变成一个向量；意思相近的文字，向量的方向也相近。")
 def embed(
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            help=told(
-                "The text; without it and --file, lines from standard input.",
-                "文字；不给它也不给 --file 时，逐行读标准输入。",
-            )
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help=told("A model's folder, or a bundled model's name.", "模型文件夹，或自带模型的名字。"),
-        ),
-    ] = None,
+    text: OneText = None,
+    model: EmbedderName = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", help=told("Embed the lines of a file.", "逐行处理一个文件。")),

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.arguments import EmbedderName
 from cutaway.cli.embed import beginning, embed_with_notes, open_embedder
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import texts_from, write, write_table
@@ -17,14 +18,7 @@ def similarity(
     texts: Annotated[
         list[str], typer.Argument(help=told("Two texts, or more.", "两段或更多文字。"), show_default=False)
     ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help=told("A model's folder, or a bundled model's name.", "模型文件夹，或自带模型的名字。"),
-        ),
-    ] = None,
+    model: EmbedderName = None,
     as_json: Annotated[
         bool,
         typer.Option(

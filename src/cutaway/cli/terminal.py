@@ -69,9 +69,8 @@ def progress(what: Text, done: int, total: int) -> None:
     """How far long work is, on standard error and in one line; nothing where that is not a terminal."""
     if sys.stderr.isatty():
         line = told(f"{said(what, 'en')}: {done} of {total}", f"{said(what, 'zh')}：{done} / {total}")
-        sys.stderr.write(
-            f"\r{pad(line, 40)}{'' if done < total else chr(10)}"
-        )  # over what a longer number left
+        end = "" if done < total else "\n"
+        sys.stderr.write(f"\r{pad(line, 40)}{end}")  # over what a longer number left
         sys.stderr.flush()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.arguments import OneText
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
 from cutaway.page.locale import Both, reader_locale, said, told
@@ -31,15 +32,7 @@ _BATCH = 32  # texts whose translations are printed together
 
 @in_chinese("在中英文之间翻译，每行一段文字；空行仍是空行。")
 def translate(
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            help=told(
-                "The text; without it and --file, lines from standard input.",
-                "文字；不给它也不给 --file 时，逐行读标准输入。",
-            )
-        ),
-    ] = None,
+    text: OneText = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", help=told("Translate the lines of a file.", "逐行翻译一个文件。")),

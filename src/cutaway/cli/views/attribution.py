@@ -3,8 +3,10 @@
 from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError
+from cutaway.page.locale import Both
 
 TOLERANCE = 0.02  # what the integral may miss: an answer in a few seconds, which says how much it missed
+POINTS = Both("points of the integral", "积分所用的点")
 
 
 def logit(request: Request) -> Answer:
@@ -33,10 +35,10 @@ def gradients(request: Request) -> Answer:
         options.name,
         baseline=options.against,
         tolerance=TOLERANCE,
-        told=lambda points: progress("points of the integral", points, MOST_POINTS),
+        told=lambda points: progress(POINTS, points, MOST_POINTS),
     )
     assert second.points is not None
-    progress("points of the integral", second.points, second.points)
+    progress(POINTS, second.points, second.points)
     found = [first, second]
     return Answer(found, input_attributions_page(found))
 

@@ -6,6 +6,9 @@ from functools import partial
 from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError, brief
+from cutaway.page.locale import Both
+
+HEADS_OFF = Both("heads switched off, layers", "逐个关掉头，已完成的层")
 
 
 def sweep(request: Request) -> Answer:
@@ -17,7 +20,7 @@ def sweep(request: Request) -> Answer:
     found = switch_off(
         request.run(),
         sides=None if side is None else [side],
-        observe=partial(progress, "heads switched off, layers"),
+        observe=partial(progress, HEADS_OFF),
     )
     return Answer(found, sweep_page(found, top))
 

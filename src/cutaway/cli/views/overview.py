@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from cutaway.cli.terminal import progress
+from cutaway.cli.views.changes import HEADS_OFF
 from cutaway.cli.views.request import Answer, Request, View
 from cutaway.page.blocks import Code
 from cutaway.page.locale import Both
@@ -25,7 +26,7 @@ def overview(request: Request) -> Answer:
     from cutaway.inspection.runs.overview import overview as look
 
     top = request.top(5)
-    found = look(request.run(), top, observe=partial(progress, "heads switched off, layers"))
+    found = look(request.run(), top, observe=partial(progress, HEADS_OFF))
     text = truncate(" ".join(request.text.split()), TEXT)
     title = Both(f"{found.model} reads {text}", f"{found.model} 读入 {text}")
     steps = [Code(about, _command(request, options)) for about, options in _steps(found)]

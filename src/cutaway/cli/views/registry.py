@@ -21,7 +21,7 @@ from cutaway.cli.views.saving import ENDINGS, check_ending, plain, save
 from cutaway.cli.views.svd import rank, svd
 from cutaway.errors import CutawayError
 from cutaway.page.html import document
-from cutaway.page.locale import Locale
+from cutaway.page.locale import Locale, told
 from cutaway.page.svg import picture
 from cutaway.zoo import find
 
@@ -107,9 +107,12 @@ def show_view(
     answer = entry.ask(Request(load(path), given, options, complete=outputs != Outputs()))
     if outputs.save is not None:
         names = save(outputs.save, about, answer.result, locale)
-        note(
-            f"{outputs.save}: {', '.join(names[:6])}{f' and {len(names) - 6} more' if len(names) > 6 else ''}"
+        rest = (
+            told(f" and {len(names) - 6} more", f"，另有 {len(names) - 6} 个", locale)
+            if len(names) > 6
+            else ""
         )
+        note(f"{outputs.save}: {', '.join(names[:6])}{rest}")
     if outputs.svg is not None:
         _write_drawing(outputs.svg, picture(answer.page, locale, about))
     if outputs.html is not None:

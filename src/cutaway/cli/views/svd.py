@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError
+from cutaway.page.locale import Both
 
 if TYPE_CHECKING:
     from cutaway.inspection.matrices.matrix import Matrix
@@ -26,7 +27,7 @@ def svd(request: Request) -> Answer:
         every: list[Spectrum] = []
         for done, name in enumerate(names, start=1):
             every.append(spectrum(parameter_matrix(model, name)))
-            progress("matrices", done, len(names))
+            progress(Both("matrices", "矩阵"), done, len(names))
         return Answer(every, all_matrices_page(every))
     found = [
         (spectrum(matrix), directions(request.loaded, matrix, count=request.top(3), top=WORDS))

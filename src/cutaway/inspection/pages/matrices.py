@@ -26,6 +26,13 @@ _APPROXIMATE = Remark(
 )
 
 
+def _caveats(found: "WeightMatrix | Spectrum") -> list[Prose]:
+    """What else takes part where the matrix works; the label stands before the first."""
+    return [
+        Prose(Both("", "") if n else Both("but", "注意"), caveat) for n, caveat in enumerate(found.caveats)
+    ]
+
+
 def matrix_page(found: "WeightMatrix") -> Page:
     rows, columns = found.shape
     return page(
@@ -33,10 +40,7 @@ def matrix_page(found: "WeightMatrix") -> Page:
         [
             Prose(Both("formula", "公式"), found.formula),
             Prose(Both("maps", "映射"), f"{found.rows} → {found.columns}"),
-            *(
-                Prose(Both("", "") if n else Both("but", "注意"), caveat)
-                for n, caveat in enumerate(found.caveats)
-            ),
+            *_caveats(found),
             Remark(
                 Both(
                     "Its singular values: spectrum(matrix); its directions as tokens: directions(loaded, matrix).",
@@ -76,10 +80,7 @@ def spectrum_page(found: "Spectrum") -> Page:
                 ),
             ),
             symmetry,
-            *(
-                Prose(Both("", "") if n else Both("but", "注意"), caveat)
-                for n, caveat in enumerate(found.caveats)
-            ),
+            *_caveats(found),
             Bars(sigmas, Both("singular value", "奇异值"), "σ"),
         ],
     )
