@@ -13,9 +13,10 @@ from cutaway.decode.complete import continue_text
 from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.sweep import sweep
 from cutaway.inspection.layers.lens import lens
+from cutaway.inspection.runs.forced import forced_tokens, output_of
 from cutaway.inspection.runs.overview import overview
 from cutaway.inspection.runs.run import Run, run
-from cutaway.zoo import POET, find
+from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 RunOf = Callable[..., Run]
 
@@ -125,3 +126,20 @@ def test_at_a_prompt_a_run_a_model_and_an_answer_are_short() -> None:
     found = lens(asked, top=1)
     assert repr(found) == found.to_text() and "Tensor" not in f"{asked!r}{found!r}{loaded!r}"
     assert "2,923,200 个参数" in asked.to_html("zh") and "仅解码器" in asked.to_html("zh")
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "said"),
+    [
+        (POET, "床前明月光", "every token after the first"),
+        (MASKED, "She was [MASK] happy.", "what the model puts in the gaps"),
+        (MASKED, "She was happy.", "every token of the text"),
+        (TRANSLATOR, "好久不见。", "the translation"),
+    ],
+)
+def test_the_output_that_a_run_is_judged_by_is_named(model: str, text: str, said: str) -> None:
+    asked = run(load(find(model)), text)
+    logits, _ = asked.forward()
+    judged = forced_tokens(asked, logits)
+    assert said in output_of(asked).en
+    assert (len(judged.positions) == 1) == ("gaps" in said)

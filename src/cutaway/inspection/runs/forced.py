@@ -56,8 +56,8 @@ def output_of(run: Run) -> Both:
         return Both("the translation", "译文")
     if not isinstance(run.model, EncoderOnly):
         return Both(
-            "every token after the first, and the one that the model goes on with",
-            "首个词块之后的每个词块，以及模型接着写的那一个",
+            "every token after the first, what the model wrote included",
+            "首个词块之后的每个词块，模型写出的也算在内",
         )
     if masked_positions(run):
         return Both("what the model puts in the gaps", "模型填进空缺的词块")
