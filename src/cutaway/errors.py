@@ -3,16 +3,25 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from cutaway.words import Phrase, Text, say
+
 
 class CutawayError(ValueError):
-    """A mistake in what the user gave us: the message names what, where, what was expected, and the nearest
-    valid choice. The command line prints it without a traceback and exits with 2."""
+    """A mistake in what the user gave us: the message names what was wrong, what was expected, what to do.
+
+    `message` can be said in any language of the catalogue; the error's own text is English. The command line prints it
+    without a traceback and exits with 2.
+    """
+
+    def __init__(self, template: Phrase | str, **values: object):
+        self.message = say(template, **values) if isinstance(template, str) else template
+        super().__init__(str(self.message))
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
+def nearest(word: str, choices: Iterable[str]) -> Text:
     """` (did you mean 'x'?)` for the choice closest to `word`, or nothing when none is close."""
     close = get_close_matches(word, list(choices), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return say(" (did you mean {word!r}?)", word=close[0]) if close else ""
 
 
 def brief(value: object) -> str:

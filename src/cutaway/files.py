@@ -13,13 +13,18 @@ def read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CutawayError(f"{path}: cannot be read: {error.strerror}") from error
+        raise CutawayError(
+            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror
+        ) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise CutawayError(
-            f"{path}:{line}: not valid UTF-8 (byte {error.start}); save it as UTF-8"
+            "{path}:{line}: not valid UTF-8 (byte {start}); save it as UTF-8",
+            path=path,
+            line=line,
+            start=error.start,
         ) from error
 
 
@@ -28,7 +33,7 @@ def read_toml(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
-        raise CutawayError(f"{path}: not valid TOML: {error}") from error
+        raise CutawayError("{path}: not valid TOML: {error}", path=path, error=error) from error
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -38,21 +43,23 @@ def read_json(path: Path) -> dict[str, object]:
         found: dict[str, object] = {}
         for key, value in pairs:
             if key in found:
-                raise CutawayError(f"{path}: key {key!r} stands there twice")
+                raise CutawayError("{path}: key {key!r} stands there twice", path=path, key=key)
             found[key] = value
         return found
 
     def constant(name: str) -> object:
-        raise CutawayError(f"{path}: {name} is not JSON")
+        raise CutawayError("{path}: {name} is not JSON", path=path, name=name)
 
     try:
         value = json.loads(read_text(path), object_pairs_hook=unique, parse_constant=constant)
     except json.JSONDecodeError as error:
-        raise CutawayError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+        raise CutawayError(
+            "{path}:{lineno}: not valid JSON: {msg}", path=path, lineno=error.lineno, msg=error.msg
+        ) from error
     except RecursionError as error:
-        raise CutawayError(f"{path}: nested too deeply") from error
+        raise CutawayError("{path}: nested too deeply", path=path) from error
     if not isinstance(value, dict):
-        raise CutawayError(f"{path}: expected a JSON object, got {brief(value)}")
+        raise CutawayError("{path}: expected a JSON object, got {value}", path=path, value=brief(value))
     return value
 
 
@@ -62,13 +69,22 @@ def override(values: Mapping[str, object], assignments: Sequence[str], where: st
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path.strip():
-            raise CutawayError(f"{where}: {assignment!r} is not of the form key=value or table.key=value")
+            raise CutawayError(
+                "{where}: {assignment!r} is not of the form key=value or table.key=value",
+                where=where,
+                assignment=assignment,
+            )
         *tables, key = path.strip().split(".")
         place = result
         for table in tables:
             inner = place.setdefault(table, {})
             if not isinstance(inner, dict):
-                raise CutawayError(f"{where}: {path!r} goes through {table!r}, which is not a table")
+                raise CutawayError(
+                    "{where}: {path!r} goes through {table!r}, which is not a table",
+                    where=where,
+                    path=path,
+                    table=table,
+                )
             place = inner
         try:
             place[key] = tomllib.loads(f"value = {text}")["value"]

@@ -58,7 +58,9 @@ class Loaded:
 
     def require_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise CutawayError(f"{self.path}: no tokenizer there, so text cannot be read or written")
+            raise CutawayError(
+                "{path}: no tokenizer there, so text cannot be read or written", path=self.path
+            )
         return self.tokenizer
 
 
@@ -109,7 +111,9 @@ def save(
     architecture = architecture_for(config)
     kept = dtype or next(model.parameters()).dtype
     if kept not in DTYPES:
-        raise CutawayError(f"weights are written as {', '.join(DTYPES.values())}, not as {kept}")
+        raise CutawayError(
+            "weights are written as {values}, not as {kept}", values=", ".join(DTYPES.values()), kept=kept
+        )
     values: dict[str, object] = {"model_type": OWN_TYPE, **to_dict(config)}
     if architecture is not None:
         values = architecture.write_config(config)
@@ -139,14 +143,19 @@ def open_contents(path: Path | str) -> Contents:
             return _open_folder(path)
         if len(found) > 1:
             raise CutawayError(
-                f"{path}: holds {len(found)} GGUF files; give one of them: {', '.join(found[:9])}"
+                "{path}: holds {count} GGUF files; give one of them: {found}",
+                path=path,
+                count=len(found),
+                found=", ".join(found[:9]),
             )
         path = json_file.inside(path, found[0])
     if not path.is_file():
-        raise CutawayError(f"{path}: no such model folder")
+        raise CutawayError("{path}: no such model folder", path=path)
     if path.suffix.lower() != ".gguf":
         advice = _is_pickle(path.name) or f"give the folder that it lies in: {path.parent}"
-        raise CutawayError(f"{path}: a file, expected a model's folder or a GGUF file; {advice}")
+        raise CutawayError(
+            "{path}: a file, expected a model's folder or a GGUF file; {advice}", path=path, advice=advice
+        )
     from cutaway.checkpoint.gguf import contents as gguf
 
     return gguf.read(path)
@@ -158,7 +167,9 @@ def _open_folder(folder: Path) -> Contents:
     if not shards.there(folder):
         pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
         advice = f"; {_is_pickle(pickles[0])}" if pickles else ""
-        raise CutawayError(f"{folder}: {shards.WEIGHTS} is missing{advice}")
+        raise CutawayError(
+            "{folder}: {weights} is missing{advice}", folder=folder, weights=shards.WEIGHTS, advice=advice
+        )
     tensors, weights_file = shards.open_weights(folder)
     return Contents(
         config=config,
@@ -186,7 +197,11 @@ def _chat_template(folder: Path) -> str | None:
     if (folder / TEMPLATE).exists():
         path = json_file.inside(folder, TEMPLATE)
         if path.stat().st_size > MOST_TEMPLATE_BYTES:
-            raise CutawayError(f"{path}: too large, expected at most {MOST_TEMPLATE_BYTES:,} bytes")
+            raise CutawayError(
+                "{path}: too large, expected at most {most_template_bytes:,} bytes",
+                path=path,
+                most_template_bytes=MOST_TEMPLATE_BYTES,
+            )
         return read_text(path)
     given = json_file.read_if_there(folder, "tokenizer_config.json").get("chat_template")
     if isinstance(given, list):
@@ -194,7 +209,9 @@ def _chat_template(folder: Path) -> str | None:
         given = named.get("default")
     if given is not None and not isinstance(given, str):
         raise CutawayError(
-            f"{folder / 'tokenizer_config.json'}: chat_template is {given!r:.60}, expected a text"
+            "{folder}: chat_template is {given!r:.60}, expected a text",
+            folder=folder / "tokenizer_config.json",
+            given=given,
         )
     return given
 
@@ -218,8 +235,12 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
     )
     if n_parts > n_tensors:
         raise CutawayError(
-            f"{where}: asks for {n_parts:,} layers and experts, but {contents.weights_file} has only "
-            f"{n_tensors:,} tensors"
+            "{where}: asks for {n_parts:,} layers and experts, but {weights_file} has only "
+            "{n_tensors:,} tensors",
+            where=where,
+            n_parts=n_parts,
+            weights_file=contents.weights_file,
+            n_tensors=n_tensors,
         )
     table = (
         (config.max_len + config.position_offset) * config.d_model if config.position == "sinusoidal" else 0
@@ -227,12 +248,19 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
     held = sum(prod(stored.shape) for stored in contents.tensors.values())
     if table > max(held // 8, MOST_TABLE):
         raise CutawayError(
-            f"{where}: a table of {config.max_len:,} positions has {table:,} numbers, expected a small part of those "
-            f"of the weights ({held:,})"
+            "{where}: a table of {max_len:,} positions has {table:,} numbers, expected a small "
+            "part of those of the weights ({held:,})",
+            where=where,
+            max_len=config.max_len,
+            table=table,
+            held=held,
         )
     tokenizer = contents.tokenizer
     if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
         raise CutawayError(
-            f"{where}: vocab_size is {config.vocab_size}, but the tokenizer has {tokenizer.vocab_size} pieces"
+            "{where}: vocab_size is {vocab_size}, but the tokenizer has {vocab_size2} pieces",
+            where=where,
+            vocab_size=config.vocab_size,
+            vocab_size2=tokenizer.vocab_size,
         )
     return config, architecture

@@ -15,7 +15,7 @@ def inside(folder: Path, name: str) -> Path:
     """`folder/name`, which must be a file there and not lead out of the folder by a link."""
     path = folder / name
     if not path.is_file():
-        raise CutawayError(f"{folder}: {name} is missing")
+        raise CutawayError("{folder}: {name} is missing", folder=folder, name=name)
     check_links(folder, [path])
     return path
 
@@ -27,7 +27,7 @@ def check_links(folder: Path, paths: Iterable[Path]) -> None:
     places = [real, real.parent.parent / "blobs"] if real.parent.name == "snapshots" else [real]
     for path in paths:
         if not any(path.resolve().is_relative_to(place) for place in places):
-            raise CutawayError(f"{path}: leads out of the model folder")
+            raise CutawayError("{path}: leads out of the model folder", path=path)
 
 
 def read(folder: Path, name: str) -> dict[str, object]:
@@ -35,13 +35,15 @@ def read(folder: Path, name: str) -> dict[str, object]:
     path = inside(folder, name)
     size = path.stat().st_size
     if size > MOST_BYTES or path.read_bytes().count(b",") > MOST_COMMAS:
-        raise CutawayError(f"{path}: too large ({size:,} bytes), expected a few settings")
+        raise CutawayError(
+            "{path}: too large ({size:,} bytes), expected a few settings", path=path, size=size
+        )
     try:
         return read_json(path)
     except CutawayError:
         raise
     except ValueError as error:  # a number of thousands of digits
-        raise CutawayError(f"{path}: not valid JSON: {error}") from error
+        raise CutawayError("{path}: not valid JSON: {error}", path=path, error=error) from error
 
 
 def read_if_there(folder: Path, name: str) -> dict[str, object]:

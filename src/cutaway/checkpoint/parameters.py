@@ -60,7 +60,10 @@ def fill(
                 done[name] = theirs
             elif not torch.equal(value, model.get_parameter(name)):
                 raise CutawayError(
-                    f"{where}: {done[name]!r} and {theirs!r} are tied by the config but differ in the file"
+                    "{where}: {done!r} and {theirs!r} are tied by the config but differ in the file",
+                    where=where,
+                    done=done[name],
+                    theirs=theirs,
                 )
     for names in aliases(model):
         if names[0] not in done:  # what the file may lack: all else was missed by the plan
@@ -121,7 +124,12 @@ def _plan(
             continue
         if not there:
             expected = dict.fromkeys(theirs for theirs, _ in sources)
-            raise CutawayError(f"{where}: tensor {' or '.join(expected) or names[0]} is missing{remark}")
+            raise CutawayError(
+                "{where}: tensor {expected} is missing{remark}",
+                where=where,
+                expected=" or ".join(expected) or names[0],
+                remark=remark,
+            )
         for theirs, op in there:
             use = _Use(names, model.get_parameter(names[0]).shape, op)
             _check(theirs, tensors[theirs], use, where)
@@ -131,7 +139,12 @@ def _plan(
     if left:
         kind = f"a {architecture.model_type}" if architecture else "this"
         raise CutawayError(
-            f"{where}: {len(left)} tensors belong to no part of {kind} model: {', '.join(left[:5])}{remark}"
+            "{where}: {count} tensors belong to no part of {kind} model: {left}{remark}",
+            where=where,
+            count=len(left),
+            kind=kind,
+            left=", ".join(left[:5]),
+            remark=remark,
         )
     return wanted
 
@@ -140,8 +153,11 @@ def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
     if stored.dtype not in WEIGHT_TYPES:
         kind = stored.kind or str(stored.dtype).removeprefix("torch.")
         raise CutawayError(
-            f"{where}: tensor {theirs!r} is of type {kind}, "
-            f"expected floats of 16, 32 or 64 bits for {use.names[0]}"
+            "{where}: tensor {theirs!r} is of type {kind}, expected floats of 16, 32 or 64 bits for {name}",
+            where=where,
+            theirs=theirs,
+            kind=kind,
+            name=use.names[0],
         )
     try:
         shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta")).shape
@@ -149,8 +165,12 @@ def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
         shape = stored.shape
     if shape != use.shape:
         raise CutawayError(
-            f"{where}: tensor {theirs!r} gives {use.names[0]} the shape {list(shape)}, "
-            f"the config asks for {list(use.shape)}"
+            "{where}: tensor {theirs!r} gives {name} the shape {shape}, the config asks for {shape2}",
+            where=where,
+            theirs=theirs,
+            name=use.names[0],
+            shape=list(shape),
+            shape2=list(use.shape),
         )
 
 
@@ -168,8 +188,11 @@ def check_range(value: Tensor, dtype: torch.dtype, name: str, where: str) -> Non
     largest = max(abs(float(edge)) for edge in value.aminmax())
     if 65_520 <= largest < math.inf:  # halfway to the number after the largest
         raise CutawayError(
-            f"{where}: tensor {name!r} has values up to {largest:.4g}, more than float16 can hold; "
-            "use bfloat16 or float32"
+            "{where}: tensor {name!r} has values up to {largest:.4g}, more than float16 can hold; "
+            "use bfloat16 or float32",
+            where=where,
+            name=name,
+            largest=largest,
         )
 
 

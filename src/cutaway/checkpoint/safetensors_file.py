@@ -70,7 +70,9 @@ def read_header(path: Path) -> dict[str, Stored]:
                 raise _broken(path, says if len(data) == 8 else f"it has {size} bytes, expected 8 or more")
             header = file.read(length)
     except OSError as error:
-        raise CutawayError(f"{path}: cannot be read: {error.strerror}") from error
+        raise CutawayError(
+            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror
+        ) from error
     places = _places(path, header, size - 8 - length)
     return {
         name: Stored(place.shape, place.dtype, partial(_read, path, version, name, place, 8 + length))
@@ -86,10 +88,14 @@ def _read(path: Path, version: tuple[int, ...], name: str, place: _Place, start:
             file.seek(start + place.begin)
             if changed or file.readinto(buffer.numpy().data) != len(buffer):
                 raise CutawayError(
-                    f"{path}: changed while it was being read (at tensor {name!r}); open it again"
+                    "{path}: changed while it was being read (at tensor {name!r}); open it again",
+                    path=path,
+                    name=name,
                 )
     except OSError as error:
-        raise CutawayError(f"{path}: cannot be read: {error.strerror}") from error
+        raise CutawayError(
+            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror
+        ) from error
     return buffer.view(place.dtype).reshape(place.shape)
 
 
@@ -198,7 +204,7 @@ def _short(value: object) -> str:
 
 
 def _broken(path: Path, what: str) -> CutawayError:
-    return CutawayError(f"{path}: not a whole safetensors file: {what}")
+    return CutawayError("{path}: not a whole safetensors file: {what}", path=path, what=what)
 
 
 # Writing.

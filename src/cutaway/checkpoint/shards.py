@@ -32,28 +32,45 @@ def open_weights(folder: Path) -> tuple[dict[str, Stored], str]:
     index, where = json_file.read(folder, INDEX), folder / INDEX
     said = index.get("weight_map")
     if not isinstance(said, dict) or not said:
-        raise CutawayError(f"{where}: weight_map is missing or empty, expected the file of every tensor")
+        raise CutawayError(
+            "{where}: weight_map is missing or empty, expected the file of every tensor", where=where
+        )
     for name, file in said.items():
         if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
             raise CutawayError(
-                f"{where}: weight_map says that {name[:60]!r} lies in {str(file)[:60]!r}, "
-                "expected the name of a safetensors file in this folder"
+                "{where}: weight_map says that {name!r} lies in {file!r}, expected the name of a "
+                "safetensors file in this folder",
+                where=where,
+                name=name[:60],
+                file=str(file)[:60],
             )
     files = sorted({str(file) for file in said.values()})
     if len(files) > MOST_SHARDS:
         raise CutawayError(
-            f"{where}: weight_map names {len(files):,} files, expected at most {MOST_SHARDS:,}"
+            "{where}: weight_map names {count:,} files, expected at most {most_shards:,}",
+            where=where,
+            count=len(files),
+            most_shards=MOST_SHARDS,
         )
     tensors: dict[str, Stored] = {}
     for file, path in [(file, json_file.inside(folder, file)) for file in files]:
         for name, stored in safetensors_file.read_header(path).items():
             if said.get(name) != file:
                 expected = f"in {said[name]}" if name in said else "nowhere"
-                raise CutawayError(f"{path}: holds {name!r}, which {INDEX} says lies {expected}")
+                raise CutawayError(
+                    "{path}: holds {name!r}, which {index} says lies {expected}",
+                    path=path,
+                    name=name,
+                    index=INDEX,
+                    expected=expected,
+                )
             tensors[name] = stored
     if missing := sorted(set(said) - set(tensors)):
         raise CutawayError(
-            f"{folder / str(said[missing[0]])}: tensor {missing[0]} is missing, which {INDEX} says lies there"
+            "{folder}: tensor {missing} is missing, which {index} says lies there",
+            folder=folder / str(said[missing[0]]),
+            missing=missing[0],
+            index=INDEX,
         )
     return tensors, str(where)
 

@@ -110,25 +110,39 @@ class Architecture:
         for key, value in self.constants.items():
             if theirs.get(key) not in (None, value):
                 raise CutawayError(
-                    f"{where}: {key} is {theirs[key]!r}; only {value!r} is supported for {self.model_type}"
+                    "{where}: {key} is {their!r}; only {value!r} is supported for {model_type}",
+                    where=where,
+                    key=key,
+                    their=theirs[key],
+                    value=value,
+                    model_type=self.model_type,
                 )
         ours: dict[str, Value] = dict(self.fixed)
         source: dict[str, str] = {}
         for key in (key for key in self.keys if not key.write_only):
             if key.theirs not in theirs and key.default is ...:
-                raise CutawayError(f"{where}: key {key.theirs!r} is missing")
+                raise CutawayError("{where}: key {theirs!r} is missing", where=where, theirs=key.theirs)
             try:
                 value = key.read(theirs.get(key.theirs, key.default), theirs)
             except (TypeError, KeyError, AttributeError) as error:
                 found = theirs.get(key.theirs)
                 raise CutawayError(
-                    f"{where}: {key.theirs} is {found!r}, which cannot be understood"
+                    "{where}: {theirs} is {found!r}, which cannot be understood",
+                    where=where,
+                    theirs=key.theirs,
+                    found=found,
                 ) from error
             except ValueError as error:
-                raise CutawayError(f"{where}: {key.theirs}: {error}") from error
+                raise CutawayError(
+                    "{where}: {theirs}: {error}", where=where, theirs=key.theirs, error=error
+                ) from error
             if key.ours in source and ours[key.ours] != value:
                 raise CutawayError(
-                    f"{where}: {source[key.ours]} and {key.theirs} differ; one {key.ours} for both is supported"
+                    "{where}: {source} and {theirs} differ; one {ours} for both is supported",
+                    where=where,
+                    source=source[key.ours],
+                    theirs=key.theirs,
+                    ours=key.ours,
                 )
             ours[key.ours], source[key.ours] = value, key.theirs
         try:

@@ -6,10 +6,10 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cutaway.cli.hanging import hanging
+from cutaway.cli.hanging import either, hanging
 from cutaway.cli.help import Say
-from cutaway.page.locale import Locale, told
 from cutaway.text.display import pad, width
+from cutaway.words import Locale
 
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
     from cutaway.config import ModelConfig
@@ -26,7 +26,7 @@ BOTH = MARGIN + FRAME + GAP + FRAME + MARGIN
 
 def draw(config: "ModelConfig", columns: int, locale: Locale = "en") -> list[str]:
     """The lines of the figure; two stacks stand side by side where `columns` terminal columns allow."""
-    say = partial(told, locale=locale)
+    say = partial(either, locale=locale)
     above, below = [*_head(config, say), *_final_norm(config, say)], _input(config, say)
     if config.family != "encoder-decoder":
         blocks = _blocks(config, say, causal=config.family == "decoder-only", cross=False)

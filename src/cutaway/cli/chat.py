@@ -11,7 +11,7 @@ import typer
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, write
 from cutaway.errors import CutawayError
-from cutaway.page.locale import told
+from cutaway.words import told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
@@ -24,43 +24,25 @@ if TYPE_CHECKING:
 def chat(
     model: Annotated[
         str,
-        typer.Argument(
-            help=told(
-                "A model's folder or GGUF file; it must have a chat template.",
-                "模型文件夹或 GGUF 文件；它必须带有对话模板。",
-            )
-        ),
+        typer.Argument(help=told("A model's folder or GGUF file; it must have a chat template.")),
     ],
     system: Annotated[
         str | None,
         typer.Option(
-            help=told("Tell the model beforehand how to behave.", "事先告诉模型该怎样应答。"),
-            metavar=told("TEXT", "文字"),
+            help=told("Tell the model beforehand how to behave."),
+            metavar=told("TEXT"),
         ),
     ] = None,
     temperature: Annotated[
         float,
-        typer.Option(
-            help=told(
-                "0 takes the likeliest token; 1 draws as learned.", "0 总取最可能的词块；1 按学到的概率抽取。"
-            )
-        ),
+        typer.Option(help=told("0 takes the likeliest token; 1 draws as learned.")),
     ] = 0.7,
     top_p: Annotated[
         float,
-        typer.Option(
-            help=told(
-                "Draw from the fewest tokens that have this mass.",
-                "只从概率之和达到此值的最少几个词块中抽取。",
-            )
-        ),
+        typer.Option(help=told("Draw from the fewest tokens that have this mass.")),
     ] = 0.95,
-    max_tokens: Annotated[
-        int, typer.Option(help=told("Most new tokens of an answer.", "一次回答最多多少个新词块。"))
-    ] = 512,
-    seed: Annotated[
-        int, typer.Option(help=told("The same seed gives the same answers.", "种子相同，回答就相同。"))
-    ] = 0,
+    max_tokens: Annotated[int, typer.Option(help=told("Most new tokens of an answer."))] = 512,
+    seed: Annotated[int, typer.Option(help=told("The same seed gives the same answers."))] = 0,
 ) -> None:
     """Talk with a model that was taught to chat. Each line of standard input is a message.
 
@@ -81,7 +63,7 @@ def chat(
         for message in _piped():
             _answer(conversation, message)
         return
-    note(told("Ctrl-C stops an answer, Ctrl-D ends the chat", "Ctrl-C 打断回答，Ctrl-D 结束对话"))
+    note(told("Ctrl-C stops an answer, Ctrl-D ends the chat"))
     for message in _typed("> " if sys.stdout.isatty() else ""):
         try:
             _answer(conversation, message)
@@ -102,12 +84,7 @@ def _answer(conversation: "Conversation", message: str) -> None:
             finish = token.finish
     write()
     if finish == "length":
-        note(
-            told(
-                "the answer was cut: --max-tokens was reached, or the end of the model's positions",
-                "回答被截断：到了 --max-tokens，或用完了模型的位置",
-            )
-        )
+        note(told("the answer was cut: --max-tokens was reached, or the end of the model's positions"))
 
 
 def _piped() -> Iterator[str]:
@@ -119,8 +96,10 @@ def _piped() -> Iterator[str]:
             text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise CutawayError(
-                f"standard input:{number}: not UTF-8 at byte {error.start + 1} of the line "
-                f"(0x{line[error.start]:02X})"
+                "standard input:{number}: not UTF-8 at byte {start} of the line (0x{line:02X})",
+                number=number,
+                start=error.start + 1,
+                line=line[error.start],
             ) from error
         if text.strip():
             yield text
@@ -140,7 +119,7 @@ def _typed(sign: str) -> Iterator[str]:
             write()
             continue
         except UnicodeDecodeError:
-            note(told("that was not UTF-8; please type it again", "输入的不是 UTF-8，请重新输入"))
+            note(told("that was not UTF-8; please type it again"))
             continue
         if text.strip():
             yield text

@@ -12,7 +12,7 @@ import typer
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, write, write_table
 from cutaway.errors import CutawayError
-from cutaway.page.locale import told
+from cutaway.words import told
 from cutaway.zoo import find
 
 
@@ -38,47 +38,27 @@ UNITS = {"": 1, "B": 1} | {
 def convert(
     model: Annotated[
         str,
-        typer.Argument(
-            help=told(
-                "A bundled model's name, a model's folder, or a GGUF file.",
-                "自带模型的名字、模型文件夹或 GGUF 文件。",
-            )
-        ),
+        typer.Argument(help=told("A bundled model's name, a model's folder, or a GGUF file.")),
     ],
     out: Annotated[
         Path,
-        typer.Argument(
-            help=told(
-                "The folder to write; it must be empty, or not be there yet.",
-                "要写入的文件夹；须为空，或尚不存在。",
-            )
-        ),
+        typer.Argument(help=told("The folder to write; it must be empty, or not be there yet.")),
     ],
     dtype: Annotated[
         Dtype | None,
-        typer.Option(
-            help=told(
-                "Type of the weights; not given: that of the file (float32 if quantised).",
-                "权重的数值类型；不给则与原文件相同（量化文件为 float32）。",
-            )
-        ),
+        typer.Option(help=told("Type of the weights; not given: that of the file (float32 if quantised).")),
     ] = None,
     shard_size: Annotated[
         str | None,
-        typer.Option(
-            help=told(
-                "Most weights in one file, such as 500MB; not given: one file for all.",
-                "一个文件最多放多少权重，如 500MB；不给则全放进一个文件。",
-            )
-        ),
+        typer.Option(help=told("Most weights in one file, such as 500MB; not given: one file for all.")),
     ] = None,
 ) -> None:
     """Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json."""
     most = None if shard_size is None else size_in_bytes(shard_size)
     if out.exists() and not out.is_dir():
-        raise CutawayError(f"{out}: a file, expected a folder to write to")
+        raise CutawayError("{out}: a file, expected a folder to write to", out=out)
     if out.is_dir() and any(out.iterdir()):
-        raise CutawayError(f"{out}: holds files already; give a new or an empty folder")
+        raise CutawayError("{out}: holds files already; give a new or an empty folder", out=out)
     path = find(model)
 
     import torch
@@ -100,30 +80,31 @@ def convert(
     copy_settings(path, out)
     files = sorted(file for file in out.rglob("*") if file.is_file())
     rows = [(str(file.relative_to(out)), f"{file.stat().st_size:,}") for file in files]
-    write_table((told("file", "文件"), told("bytes", "字节")), rows, right=(1,))
+    write_table((told("file"), told("bytes")), rows, right=(1,))
     parameters = sum(weight.numel() for weight in loaded.model.parameters())
     written = json.loads((out / "config.json").read_text(encoding="utf-8"))
     kind, type_of_weights = written["model_type"], written["dtype"]
     write(
         told(
-            f"{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
-            f"{out}：{kind}，{parameters:,} 个参数，{type_of_weights}",
+            "{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
+            out=out,
+            kind=kind,
+            parameters=parameters,
+            type_of_weights=type_of_weights,
         )
     )
     if left_out:
         names = f"{', '.join(left_out[:6])}{' …' if left_out[6:] else ''}"
-        note(
-            told("left out, since no forward pass here reads them: ", "未写出，因为前向计算用不到：") + names
-        )
+        note(told("left out, since no forward pass here reads them: ") + names)
     if loaded.tokenizer is None:
-        note(told("the model has no tokenizer, so none was written", "模型没有分词器，所以没有写出分词器"))
+        note(told("the model has no tokenizer, so none was written"))
 
 
 def size_in_bytes(text: str) -> int:
     """`500MB`, `1.5 GiB` or `1000000` as a number of bytes."""
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?) *([KMG]?I?B?)", text.strip().upper())
     if match is None or match[2] not in UNITS or (size := int(float(match[1]) * UNITS[match[2]])) < 1:
-        raise CutawayError(f"shard size is {text!r}, expected a size such as 500MB or 2GB")
+        raise CutawayError("shard size is {text!r}, expected a size such as 500MB or 2GB", text=text)
     return size
 
 

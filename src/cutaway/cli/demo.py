@@ -7,8 +7,8 @@ import typer
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import shows_unicode, write, write_map
 from cutaway.cli.translate import open_translator
-from cutaway.page.locale import Locale, reader_locale, told
 from cutaway.text.display import pad, width
+from cutaway.words import Locale, reader_locale, told
 from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
 TEXTS = (
@@ -52,12 +52,7 @@ NEXT = (
 def demo(
     lang: Annotated[
         Locale | None,
-        typer.Option(
-            help=told(
-                "Language of the explanations; not given: the locale's.",
-                "说明用的语言；不给则随系统区域设置。",
-            )
-        ),
+        typer.Option(help=told("Language of the explanations; not given: the locale's.")),
     ] = None,
 ) -> None:
     """Translate a few sentences, draw how one came about, and say what to try next."""

@@ -11,8 +11,8 @@ from cutaway.cli.arguments import EmbedderName, OneText
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
-from cutaway.page.locale import told
 from cutaway.text.display import visible
+from cutaway.words import say, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
@@ -34,27 +34,21 @@ def embed(
     model: EmbedderName = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help=told("Embed the lines of a file.", "逐行处理一个文件。")),
+        typer.Option("--file", "-f", help=told("Embed the lines of a file.")),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            help=told(
-                "Write the vectors to a .npy, .safetensors or .jsonl file.",
-                "把向量写进 .npy、.safetensors 或 .jsonl 文件。",
-            ),
+            help=told("Write the vectors to a .npy, .safetensors or .jsonl file."),
         ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help=told(
-                "One JSON object a text: text, tokens, norm, vector.",
-                "每段文字输出一个 JSON 对象：text、tokens、norm、vector。",
-            ),
+            help=told("One JSON object a text: text, tokens, norm, vector."),
         ),
     ] = False,
 ) -> None:
@@ -66,7 +60,7 @@ def embed(
     found = embed_with_notes(loaded, texts)
     if output is not None:
         _save(output, texts, found)
-        write(told(f"{_sizes(found)} written to {output}", f"{_sizes(found)}；已写入 {output}"))
+        write(told("{sizes} written to {output}", sizes=_sizes(found), output=output))
     elif as_json:
         for line in _objects(texts, found):
             write(line)
@@ -91,7 +85,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
 
     with typer.progressbar(
         length=len(texts),
-        label=told("embedding", "计算向量"),
+        label=told("embedding"),
         file=sys.stderr,
         hidden=not sys.stderr.isatty() or len(texts) < 100,
     ) as bar:
@@ -100,7 +94,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
         note(remark)
     if len(found.notes) > _NOTES:
         more = f"{len(found.notes) - _NOTES:,}"
-        note(told(f"and {more} more such texts", f"还有 {more} 段文字也是这样"))
+        note(told("and {more} more such texts", more=more))
     return found
 
 
@@ -111,12 +105,18 @@ def _check(output: Path, as_json: bool) -> None:
     if output.suffix not in _FORMATS:
         hint = nearest(output.suffix, _FORMATS) if output.suffix else ""
         raise CutawayError(
-            f"{output}: unknown ending {output.suffix!r}{hint}, expected {', '.join(_FORMATS)}"
+            "{output}: unknown ending {suffix!r}{hint}, expected {formats}",
+            output=output,
+            suffix=output.suffix,
+            hint=hint,
+            formats=", ".join(_FORMATS),
         )
     if not output.parent.is_dir():
-        raise CutawayError(f"{output}: there is no folder {output.parent} to write to")
+        raise CutawayError(
+            "{output}: there is no folder {parent} to write to", output=output, parent=output.parent
+        )
     if output.is_dir():
-        raise CutawayError(f"{output}: a folder, expected a file")
+        raise CutawayError("{output}: a folder, expected a file", output=output)
 
 
 def _save(output: Path, texts: list[str], found: "Embeddings") -> None:
@@ -153,10 +153,10 @@ def _print(texts: list[str], found: "Embeddings") -> None:
         rest = " …" if len(vector) > _VALUES else ""
         rows.append((str(tokens), f"{vector.norm():.3f}", first + rest, beginning(text)))
     headers = (
-        told("tokens", "词块数"),
-        told("norm", "范数"),
-        told("first values", "前几个值"),
-        told("text", "文字"),
+        told("tokens"),
+        told("norm"),
+        told("first values"),
+        told("text"),
     )
     write_table(headers, rows, right=(0, 1))
     write(_sizes(found))
@@ -172,10 +172,12 @@ def _sizes(found: "Embeddings") -> str:
     """`2 vectors of 384 numbers, mean of the tokens, normalised (modules.json)`."""
     count, width = found.vectors.shape
     normalised = found.normalised
-    source = told("defaults", "默认设置") if found.source == "defaults" else found.source
+    source = told("defaults") if found.source == "defaults" else found.source
     return told(
-        f"{count:,} vector{'' if count == 1 else 's'} of {width} numbers, {found.pooling} pooling, "
-        f"{'normalised' if normalised else 'not normalised'} ({source})",
-        f"{count:,} 个向量，各 {width} 个数，{found.pooling} 池化，"
-        f"{'已' if normalised else '未'}归一化（{source}）",
+        "vectors: {count:,}, each of {width} numbers, {pooling} pooling, {scaled} ({source})",
+        count=count,
+        width=width,
+        pooling=found.pooling,
+        scaled=say("normalised") if normalised else say("not normalised"),
+        source=source,
     )

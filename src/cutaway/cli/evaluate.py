@@ -12,7 +12,7 @@ from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
-from cutaway.page.locale import told
+from cutaway.words import told
 from cutaway.zoo import TRANSLATOR
 
 _BATCH = 64  # texts between two reports of progress
@@ -20,67 +20,40 @@ _BATCH = 64  # texts between two reports of progress
 
 @in_chinese("翻译一个测试集，用 sacreBLEU 打分：BLEU（中文按字）与 chrF，并附签名。")
 def evaluate(
-    source: Annotated[
-        Path, typer.Argument(help=told("The texts to translate, one a line.", "要翻译的文字，每行一段。"))
-    ],
-    reference: Annotated[
-        Path, typer.Argument(help=told("Their translations, one a line.", "参考译文，每行一段。"))
-    ],
-    to: Annotated[
-        str, typer.Option(help=told("The language to translate into: zh or en.", "译成哪种语言：zh 或 en。"))
-    ],
+    source: Annotated[Path, typer.Argument(help=told("The texts to translate, one a line."))],
+    reference: Annotated[Path, typer.Argument(help=told("Their translations, one a line."))],
+    to: Annotated[str, typer.Option(help=told("The language to translate into: zh or en."))],
     labels: Annotated[
         Path | None,
-        typer.Option(
-            help=told(
-                "A file with a label for every line (Tatoeba's cmn_Hans …).",
-                "逐行给出标签的文件（如 Tatoeba 的 cmn_Hans）。",
-            )
-        ),
+        typer.Option(help=told("A file with a label for every line (Tatoeba's cmn_Hans …).")),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(
-            help=told(
-                "Use the lines with this label only; may be repeated.", "只用带此标签的行；可多次给出。"
-            )
-        ),
+        typer.Option(help=told("Use the lines with this label only; may be repeated.")),
     ] = None,
     model: Annotated[
         str,
         typer.Option(
             "--model",
             "-m",
-            help=told("A bundled model's name, or a model's folder.", "自带模型的名字，或模型文件夹。"),
+            help=told("A bundled model's name, or a model's folder."),
         ),
     ] = TRANSLATOR,
     beam: Annotated[
         int,
-        typer.Option(
-            help=told(
-                "Hypotheses kept side by side; 1 is greedy.", "束宽：束搜索同时保留几个候选；1 即贪心。"
-            )
-        ),
+        typer.Option(help=told("Hypotheses kept side by side; 1 is greedy.")),
     ] = 4,
-    length_penalty: Annotated[
-        float, typer.Option(help=told("Exponent of the length penalty (GNMT).", "长度惩罚的指数（GNMT）。"))
-    ] = 0.6,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help=told("Use the first lines only.", "只用前面这么多行。"))
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help=told("Write the translations to this file.", "把译文写进这个文件。"))
-    ] = None,
+    length_penalty: Annotated[float, typer.Option(help=told("Exponent of the length penalty (GNMT)."))] = 0.6,
+    limit: Annotated[int | None, typer.Option(min=1, help=told("Use the first lines only."))] = None,
+    out: Annotated[Path | None, typer.Option(help=told("Write the translations to this file."))] = None,
     as_json: Annotated[
         bool,
-        typer.Option(
-            "--json", help=told("One JSON object with the scores.", "以一个 JSON 对象输出各项分数。")
-        ),
+        typer.Option("--json", help=told("One JSON object with the scores.")),
     ] = False,
 ) -> None:
     """Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and chrF, with signatures."""
     if out is not None and not out.parent.is_dir():
-        raise CutawayError(f"{out}: there is no folder {out.parent} to write to")
+        raise CutawayError("{out}: there is no folder {parent} to write to", out=out, parent=out.parent)
     sources, references = read_pairs(source, reference, labels, only or [])
     sources, references = sources[:limit], references[:limit]
     translator = open_translator(model)
@@ -97,7 +70,7 @@ def evaluate(
     cut = 0
     with typer.progressbar(
         length=len(sources),
-        label=told("translating", "翻译中"),
+        label=told("translating"),
         file=sys.stderr,
         hidden=not sys.stderr.isatty(),
     ) as bar:
@@ -117,8 +90,9 @@ def evaluate(
     if cut:
         note(
             told(
-                f"{cut:,} of {len(sources):,} texts were longer than the model's limit and were cut",
-                f"{len(sources):,} 段文字中有 {cut:,} 段超出模型上限，已截断",
+                "{cut:,} of {count:,} texts were longer than the model's limit and were cut",
+                cut=cut,
+                count=len(sources),
             )
         )
     outputs = [found[i] for i in range(len(sources))]
@@ -140,8 +114,11 @@ def evaluate(
         write(f"{name} {score.score:.2f}  {signatures[name]}")
     write(
         told(
-            f"{len(outputs):,} pairs, {seconds:.1f} s, beam {beam}, length penalty {length_penalty}",
-            f"{len(outputs):,} 对，{seconds:.1f} 秒，束宽 {beam}，长度惩罚 {length_penalty}",
+            "{count:,} pairs, {seconds:.1f} s, beam {beam}, length penalty {length_penalty}",
+            count=len(outputs),
+            seconds=seconds,
+            beam=beam,
+            length_penalty=length_penalty,
         )
     )
 
@@ -161,16 +138,22 @@ def read_pairs(
     texts = [list(read_lines(file)) for file in files]
     if len({len(lines) for lines in texts}) > 1:
         counts = ", ".join(f"{file} has {len(lines):,}" for file, lines in zip(files, texts, strict=True))
-        raise CutawayError(f"files whose lines belong together differ in length: {counts} lines")
+        raise CutawayError(
+            "files whose lines belong together differ in length: {counts} lines", counts=counts
+        )
     rows = list(zip(*texts, strict=True))
     if labels is not None:
         there = sorted({row[2].strip() for row in rows})
         for label in only:
             if label not in there:
                 raise CutawayError(
-                    f"{labels}: no line has the label {label!r}{nearest(label, there)}; labels: {', '.join(there)}"
+                    "{labels}: no line has the label {label!r}{hint}; labels: {there}",
+                    labels=labels,
+                    label=label,
+                    hint=nearest(label, there),
+                    there=", ".join(there),
                 )
         rows = [row for row in rows if row[2].strip() in only]
     if not rows:
-        raise CutawayError(f"{source}: there are no lines to translate")
+        raise CutawayError("{source}: there are no lines to translate", source=source)
     return [row[0] for row in rows], [row[1] for row in rows]

@@ -8,7 +8,7 @@ import typer
 
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import texts_from, write, write_table
-from cutaway.page.locale import told
+from cutaway.words import told
 from cutaway.zoo import MASKED, find
 
 
@@ -16,29 +16,22 @@ from cutaway.zoo import MASKED, find
 def fill(
     text: Annotated[
         str | None,
-        typer.Argument(
-            help=told(
-                "A text with [MASK] for each gap; without it, lines from standard input.",
-                "一段文字，空缺处写 [MASK]；不给则逐行读标准输入。",
-            )
-        ),
+        typer.Argument(help=told("A text with [MASK] for each gap; without it, lines from standard input.")),
     ] = None,
     model: Annotated[
         str,
         typer.Option(
             "--model",
             "-m",
-            help=told("A bundled model's name, or a model's folder.", "自带模型的名字，或模型文件夹。"),
+            help=told("A bundled model's name, or a model's folder."),
         ),
     ] = MASKED,
-    top: Annotated[
-        int, typer.Option(help=told("How many candidates for a gap to show.", "每个空缺列出几个候选。"))
-    ] = 5,
+    top: Annotated[int, typer.Option(help=told("How many candidates for a gap to show."))] = 5,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help=told("One JSON object a text, with everything.", "每段文字输出一个 JSON 对象，内容齐全。"),
+            help=told("One JSON object a text, with everything."),
         ),
     ] = False,
 ) -> None:
@@ -59,6 +52,4 @@ def fill(
         for number, gap in enumerate(filled.gaps, start=1):
             write()
             rows = [(candidate.piece, f"{candidate.probability:.3f}") for candidate in gap.candidates]
-            write_table(
-                (told(f"gap {number}", f"空缺 {number}"), told("probability", "概率")), rows, right=(1,)
-            )
+            write_table((told("gap {number}", number=number), told("probability")), rows, right=(1,))

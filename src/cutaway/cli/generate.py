@@ -7,7 +7,7 @@ import typer
 
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, texts_from, write
-from cutaway.page.locale import told
+from cutaway.words import told
 from cutaway.zoo import POET, find
 
 
@@ -15,91 +15,54 @@ from cutaway.zoo import POET, find
 def generate(
     prompt: Annotated[
         str | None,
-        typer.Argument(
-            help=told(
-                "The beginning; without it, standard input as one text.",
-                "开头；不给则把标准输入整个当作开头。",
-            )
-        ),
+        typer.Argument(help=told("The beginning; without it, standard input as one text.")),
     ] = None,
     model: Annotated[
         str,
         typer.Option(
             "--model",
             "-m",
-            help=told("A bundled model's name, or a model's folder.", "自带模型的名字，或模型文件夹。"),
+            help=told("A bundled model's name, or a model's folder."),
         ),
     ] = POET,
-    max_tokens: Annotated[int, typer.Option(help=told("Most new tokens.", "最多写多少个新词块。"))] = 100,
+    max_tokens: Annotated[int, typer.Option(help=told("Most new tokens."))] = 100,
     min_tokens: Annotated[
         int,
-        typer.Option(
-            help=told("Fewest new tokens before the model may end.", "至少写多少个新词块才允许结束。")
-        ),
+        typer.Option(help=told("Fewest new tokens before the model may end.")),
     ] = 0,
     temperature: Annotated[
         float,
-        typer.Option(
-            help=told(
-                "0 takes the likeliest token; 1 draws as learned.", "0 总取最可能的词块；1 按学到的概率抽取。"
-            )
-        ),
+        typer.Option(help=told("0 takes the likeliest token; 1 draws as learned.")),
     ] = 0.8,
     top_k: Annotated[
         int,
-        typer.Option(
-            help=told(
-                "Draw from the k likeliest tokens; 0: from all.", "只从最可能的 k 个词块中抽取；0 为不限。"
-            )
-        ),
+        typer.Option(help=told("Draw from the k likeliest tokens; 0: from all.")),
     ] = 0,
     top_p: Annotated[
         float,
-        typer.Option(
-            help=told(
-                "Draw from the fewest tokens that have this mass.",
-                "只从概率之和达到此值的最少几个词块中抽取。",
-            )
-        ),
+        typer.Option(help=told("Draw from the fewest tokens that have this mass.")),
     ] = 0.95,
     min_p: Annotated[
         float,
-        typer.Option(
-            help=told(
-                "Leave out tokens below this share of the likeliest.", "去掉概率不到最高者这一比例的词块。"
-            )
-        ),
+        typer.Option(help=told("Leave out tokens below this share of the likeliest.")),
     ] = 0.0,
     repetition_penalty: Annotated[
         float,
-        typer.Option(
-            help=told(
-                "Above 1: make tokens less likely that stand there already.",
-                "大于 1 时，降低已出现过的词块的概率。",
-            )
-        ),
+        typer.Option(help=told("Above 1: make tokens less likely that stand there already.")),
     ] = 1.0,
-    seed: Annotated[
-        int, typer.Option(help=told("The same seed gives the same text.", "种子相同，写出的文字就相同。"))
-    ] = 0,
+    seed: Annotated[int, typer.Option(help=told("The same seed gives the same text."))] = 0,
     truncate: Annotated[
         bool,
         typer.Option(
             "--truncate",
-            help=told(
-                "Read only the end of a beginning that is too long, with a note.",
-                "开头过长时只读它的末尾，并给出提示。",
-            ),
+            help=told("Read only the end of a beginning that is too long, with a note."),
         ),
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help=told(
-                "One JSON object a token: text, id, piece, log_prob, finish.",
-                "每个词块输出一个 JSON 对象：text、id、piece、log_prob、finish。",
-            ),
+            help=told("One JSON object a token: text, id, piece, log_prob, finish."),
         ),
     ] = False,
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cutaway.text.display import truncate, width
+from cutaway.words import Locale
 
 
 def hanging(text: str, columns: int) -> Iterator[str]:
@@ -20,3 +21,7 @@ def hanging(text: str, columns: int) -> Iterator[str]:
         yield start + line
         text = text[len(line) :].lstrip(" ")
         start = "  "
+
+
+def either(en: str, zh: str, locale: Locale) -> str:
+    return zh if locale == "zh" else en

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from cutaway.page.locale import reader_locale
 from cutaway.text.display import pad, width
+from cutaway.words import reader_locale
 
 if TYPE_CHECKING:  # typer has no public name for these
     from typer._click import Context, HelpFormatter

@@ -12,8 +12,8 @@ from cutaway.cli.screen import LABEL, screen
 from cutaway.cli.terminal import columns, shows_unicode, write
 from cutaway.cli.views.request import ABOUT, Options, SideName, View
 from cutaway.errors import CutawayError
-from cutaway.page.locale import Locale, reader_locale, told
 from cutaway.text.display import truncate, width
+from cutaway.words import Locale, reader_locale, told
 from cutaway.zoo import find
 
 CONTEXT = 512  # tokens in view at which operations are counted when nothing else is asked for
@@ -33,21 +33,14 @@ def _views(language: int) -> str:
 def inspect(
     model: Annotated[
         str,
-        typer.Argument(
-            help=told(
-                "A bundled model's name, or a model's folder or GGUF file.",
-                "自带模型的名字、模型文件夹或 GGUF 文件。",
-            )
-        ),
+        typer.Argument(help=told("A bundled model's name, or a model's folder or GGUF file.")),
     ],
     text: Annotated[
         str | None,
         typer.Argument(
             help=told(
-                "A text to follow; for neighbours a token, for projection one or several, for analogy three "
-                "('king - man + woman').",
-                "要跟踪的文字；neighbours 要一个词块，projection 要一个或几个，"
-                "analogy 要三个（'king - man + woman'）。",
+                "A text to follow; for neighbours a token, for projection one or several, for analogy "
+                "three ('king - man + woman')."
             )
         ),
     ] = None,
@@ -56,58 +49,42 @@ def inspect(
         typer.Option(
             metavar="VIEW",
             help=told(
-                f"What to look at; with a text and without this: the overview. {_views(0)}",
-                f"看什么；给了文字而不给此项时为总览。{_views(1)}",
+                "What to look at; with a text and without this: the overview. {views}",
+                views=_views(0),
+                views2=_views(1),
             ),
         ),
     ] = None,
-    layer: Annotated[int | None, typer.Option(help=told("A layer, from 0.", "层号，从 0 数起。"))] = None,
-    head: Annotated[int | None, typer.Option(help=told("A head, from 0.", "头号，从 0 数起。"))] = None,
+    layer: Annotated[int | None, typer.Option(help=told("A layer, from 0."))] = None,
+    head: Annotated[int | None, typer.Option(help=told("A head, from 0."))] = None,
     side: Annotated[
         SideName | None,
-        typer.Option(
-            help=told(
-                "Where: encoder, decoder, or the decoder's attention to the source.",
-                "哪里：编码器、解码器，或解码器对原文的注意力（cross）。",
-            )
-        ),
+        typer.Option(help=told("Where: encoder, decoder, or the decoder's attention to the source.")),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             help=told(
-                "A translation to look at in the place of the model's; in analogy: the expected answer.",
-                "代替模型译文来看的译文；用于 analogy：期望的答案。",
+                "A translation to look at in the place of the model's; in analogy: the expected answer."
             )
         ),
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            help=told(
-                "zh or en; not given: told by the text's characters.", "zh 或 en；不给则由文字本身判断。"
-            )
-        ),
+        typer.Option(help=told("zh or en; not given: told by the text's characters.")),
     ] = None,
-    top: Annotated[int | None, typer.Option(help=told("How many to list.", "列出几个。"))] = None,
+    top: Annotated[int | None, typer.Option(help=told("How many to list."))] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option(
-            help=told(
-                "In diff: one change as a JSON object, or a list; may be repeated.",
-                "用于 diff：以 JSON 对象给出一处改动，或给出一个列表；可多次给出。",
-            )
-        ),
+        typer.Option(help=told("In diff: one change as a JSON object, or a list; may be repeated.")),
     ] = None,
     name: Annotated[
         str | None,
         typer.Option(
             help=told(
-                "In explain a value's, in svd and rank a parameter's name; in neurons, logit and gradients the token "
-                "whose logit is told of; in drift the word; in neighbours, analogy and projection embedding or "
-                "unembedding.",
-                "用于 explain：某个值的名字；svd、rank：参数的名字；neurons、logit、gradients：要看其 logit 的词块；"
-                "drift：要看的词；neighbours、analogy、projection：embedding 或 unembedding。",
+                "In explain a value's, in svd and rank a parameter's name; in neurons, logit and "
+                "gradients the token whose logit is told of; in drift the word; in neighbours, analogy "
+                "and projection embedding or unembedding."
             )
         ),
     ] = None,
@@ -115,9 +92,8 @@ def inspect(
         str | None,
         typer.Option(
             help=told(
-                "In explain the place of one number (0,-1,5); in lens, neurons, logit and gradients of a token, "
-                "from 0.",
-                "用于 explain：一个数的位置（0,-1,5）；lens、neurons、logit、gradients：词块的位置，从 0 数起。",
+                "In explain the place of one number (0,-1,5); in lens, neurons, logit and gradients of "
+                "a token, from 0."
             )
         ),
     ] = None,
@@ -125,8 +101,8 @@ def inspect(
         str | None,
         typer.Option(
             help=told(
-                'In drift and similarity: the other text; in diff: what a change resid takes from ("from": "other").',
-                '用于 drift 和 similarity：另一段文字；diff：resid 改动从它那里取值（"from": "other"）。',
+                "In drift and similarity: the other text; in diff: what a change resid takes from "
+                '("from": "other").'
             )
         ),
     ] = None,
@@ -134,71 +110,43 @@ def inspect(
         str | None,
         typer.Option(
             help=told(
-                "A second token: in logit its logit is taken off, in gradients the way to the text starts from it.",
-                "第二个词块：用于 logit：减去它的 logit；gradients：从它出发走到这段文字。",
+                "A second token: in logit its logit is taken off, in gradients the way to the text "
+                "starts from it."
             )
         ),
     ] = None,
     gold: Annotated[
         str | None,
         typer.Option(
-            help=told(
-                "In align: links between words that people drew, source-target from 0: '0-0 1-2 2?1'.",
-                "用于 align：人工标注的词间链接，原文-译文，从 0 数起：'0-0 1-2 2?1'。",
-            )
+            help=told("In align: links between words that people drew, source-target from 0: '0-0 1-2 2?1'.")
         ),
     ] = None,
     ranks: Annotated[
         str | None,
-        typer.Option(
-            help=told(
-                "In rank: how many singular values are kept, such as 1,4,16.",
-                "用于 rank：保留几个奇异值，如 1,4,16。",
-            )
-        ),
+        typer.Option(help=told("In rank: how many singular values are kept, such as 1,4,16.")),
     ] = None,
     context: Annotated[
         int | None,
         typer.Option(
-            help=told(
-                "Without a text: tokens in view for operations and cache; else 512 and the limit.",
-                "不给文字时：按上下文有这么多词块来算运算量与缓存；不给则取 512 和上限。",
-            )
+            help=told("Without a text: tokens in view for operations and cache; else 512 and the limit.")
         ),
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help=told("Everything as one JSON object.", "以一个 JSON 对象输出全部内容。")),
+        typer.Option("--json", help=told("Everything as one JSON object.")),
     ] = False,
     save: Annotated[
         Path | None,
-        typer.Option(
-            help=told(
-                "Write the arrays of a view to a .safetensors, .npz or .csv file.",
-                "把视图里的数组写进 .safetensors、.npz 或 .csv 文件。",
-            )
-        ),
+        typer.Option(help=told("Write the arrays of a view to a .safetensors, .npz or .csv file.")),
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(help=told("Draw a view into an .svg file.", "把视图画成 .svg 文件。"))
-    ] = None,
+    svg: Annotated[Path | None, typer.Option(help=told("Draw a view into an .svg file."))] = None,
     html: Annotated[
         Path | None,
-        typer.Option(
-            help=told(
-                "Draw a view into an .html file that needs nothing beside it.",
-                "把视图画成独立的 .html 文件，不依赖其他文件。",
-            )
-        ),
+        typer.Option(help=told("Draw a view into an .html file that needs nothing beside it.")),
     ] = None,
     lang: Annotated[
         Locale | None,
-        typer.Option(
-            help=told(
-                "Language of what a view says; not given: the locale's.",
-                "显示用的语言；不给则随系统区域设置。",
-            )
-        ),
+        typer.Option(help=told("Language of what a view says; not given: the locale's.")),
     ] = None,
 ) -> None:
     """Show what a model is: its boxes, sizes, parameters, memory, work per token, tokens and taps; with a text, what
@@ -217,7 +165,7 @@ def inspect(
     drawn = [name for name, path in (("save", save), ("svg", svg), ("html", html)) if path is not None]
     if options.given or drawn:
         first = [*options.given, *drawn][0]
-        raise CutawayError(f"--{first} has no effect without a text or --show")
+        raise CutawayError("--{first} has no effect without a text or --show", first=first)
     path = find(model)
 
     from cutaway.checkpoint.folder import open_contents, read_config
@@ -227,7 +175,11 @@ def inspect(
     contents = open_contents(path)
     config, architecture = read_config(contents)
     if context is not None and not 1 <= context <= config.max_len:
-        raise CutawayError(f"--context is {context}, expected 1 to {config.max_len}, this model's limit")
+        raise CutawayError(
+            "--context is {context_}, expected 1 to {max_len}, this model's limit",
+            context_=context,
+            max_len=config.max_len,
+        )
     found = anatomy(
         config,
         architecture=architecture,

@@ -26,15 +26,12 @@ from cutaway.cli.tokenizer import tokenizer
 from cutaway.cli.train import train
 from cutaway.cli.translate import translate
 from cutaway.errors import CutawayError
-from cutaway.page.locale import told
+from cutaway.words import told
 
 app = typer.Typer(
     name="cutaway",
     cls=Group,
-    help=told(
-        "Train, run and see inside Transformers. Try: cutaway demo",
-        "训练、运行并看清 Transformer 的内部。先试试：cutaway demo",
-    ),
+    help=told("Train, run and see inside Transformers. Try: cutaway demo"),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -44,34 +41,29 @@ app = typer.Typer(
 for command, line in (
     (
         demo,
-        told(
-            "Translate a few sentences and draw how one came about.", "翻译几句话，画出其中一句是怎么来的。"
-        ),
+        told("Translate a few sentences and draw how one came about."),
     ),
-    (translate, told("Translate between Chinese and English.", "在中英文之间翻译。")),
-    (generate, told("Go on with a text.", "接着一段文字往下写。")),
-    (chat, told("Talk with a model that was taught to chat.", "与学过对话的模型交谈。")),
-    (fill, told("Find the words for the gaps of a text.", "填上文字里的空缺。")),
-    (embed, told("Turn texts into vectors that say what they are about.", "把文字变成表达其意思的向量。")),
-    (similarity, told("Compare texts by their vectors.", "用向量比较文字。")),
-    (evaluate, told("BLEU and chrF of a translator on a test set.", "在测试集上算译文的 BLEU 与 chrF。")),
+    (translate, told("Translate between Chinese and English.")),
+    (generate, told("Go on with a text.")),
+    (chat, told("Talk with a model that was taught to chat.")),
+    (fill, told("Find the words for the gaps of a text.")),
+    (embed, told("Turn texts into vectors that say what they are about.")),
+    (similarity, told("Compare texts by their vectors.")),
+    (evaluate, told("BLEU and chrF of a translator on a test set.")),
     (
         inspect,
-        told(
-            "Show what a model is: boxes, sizes, parameters, memory, taps.",
-            "看懂一个模型：结构图、尺寸、参数、内存、探点。",
-        ),
+        told("Show what a model is: boxes, sizes, parameters, memory, taps."),
     ),
-    (models, told("List the bundled models.", "列出自带的模型。")),
-    (tokenize, told("Show how a text is cut into pieces.", "显示文字怎样切成词块。")),
-    (convert, told("Write a model as a Hugging Face folder.", "把模型写成 Hugging Face 文件夹。")),
-    (train, told("Train a model by a recipe.", "按配方训练模型。")),
+    (models, told("List the bundled models.")),
+    (tokenize, told("Show how a text is cut into pieces.")),
+    (convert, told("Write a model as a Hugging Face folder.")),
+    (train, told("Train a model by a recipe.")),
 ):
     app.command(cls=Command, short_help=line)(command)
 app.add_typer(
     tokenizer,
     name="tokenizer",
-    short_help=told("Learn a vocabulary (tokenizer train).", "学一个词表（tokenizer train）。"),
+    short_help=told("Learn a vocabulary (tokenizer train)."),
 )
 
 
@@ -89,7 +81,7 @@ def root(
             "--version",
             callback=show_version,
             is_eager=True,
-            help=told("Print the version and exit.", "显示版本号后退出。"),
+            help=told("Print the version and exit."),
         ),
     ] = False,
 ) -> None:

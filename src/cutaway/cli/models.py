@@ -7,13 +7,13 @@ from pathlib import Path
 
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import write, write_table
-from cutaway.page.locale import Both, reader_locale, said, told
+from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import bundled
 
 MEASURES = {  # what the cards of the bundled models call them
-    "loss per hidden piece": Both("loss per hidden piece", "每个被遮词块的损失"),
-    "loss per character": Both("loss per character", "每个字的损失"),
-    "bits per byte": Both("bits per byte", "每字节比特数"),
+    "loss per hidden piece": say("loss per hidden piece"),
+    "loss per character": say("loss per character"),
+    "bits per byte": say("bits per byte"),
 }
 
 
@@ -22,25 +22,22 @@ def models() -> None:
     """List the bundled models: name, family, parameters, size on disk, scores from the model card."""
     folders = bundled()
     if not folders:
-        write(
-            told("no model is bundled; train one: ", "没有自带模型；训练一个：")
-            + "cutaway train recipes/translate-zh-en.toml"
-        )
+        write(told("no model is bundled; train one: ") + "cutaway train recipes/translate-zh-en.toml")
         return
     from cutaway.inspection.pages.words import FAMILIES
 
     rows = []
     for folder in folders:
         size = sum(file.stat().st_size for file in folder.iterdir())
-        scores = "\n".join(card_scores(folder)) or told("none in its card", "模型卡里没有")
+        scores = "\n".join(card_scores(folder)) or told("none in its card")
         kind = said(FAMILIES[family(folder)], reader_locale())
         rows.append((folder.name, kind, f"{parameters(folder):,}", f"{size / 1e6:.1f}", scores))
     headers = (
-        told("name", "名称"),
-        told("family", "家族"),
-        told("parameters", "参数量"),
+        told("name"),
+        told("family"),
+        told("parameters"),
         "MB",
-        told("scores", "成绩"),
+        told("scores"),
     )
     write_table(headers, rows, right=(2, 3))
 

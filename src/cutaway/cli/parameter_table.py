@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cutaway.cli.hanging import either
 from cutaway.cli.help import Say
-from cutaway.page.locale import Locale, told
 from cutaway.text.display import pad, width
+from cutaway.words import Locale
 
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
     from cutaway.inspection.structure.anatomy import Anatomy
@@ -38,7 +39,7 @@ CHINESE = {
 def table(found: "Anatomy", columns: int, locale: Locale = "en") -> list[str]:
     """Parameters of one layer and of all, exact, along the way of the data; two stacks stand side by side where
     `columns` allow. With one stack the share of the total is added where they do."""
-    say = partial(told, locale=locale)
+    say = partial(either, locale=locale)
     stacks = [place for place in ("encoder", "decoder") if any(part.place == place for part in found.parts)]
     beside = _rows(found, [[stack] for stack in stacks], say)
     if len(stacks) == 1:

@@ -5,12 +5,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cutaway.cli.boxes import draw
-from cutaway.cli.hanging import hanging
+from cutaway.cli.hanging import either, hanging
 from cutaway.cli.help import Say
 from cutaway.cli.parameter_table import table
 from cutaway.cli.tap_lines import compressed, packed
-from cutaway.page.locale import Locale, said, told
 from cutaway.text.display import pad, truncate, visible, width
+from cutaway.words import Locale, said
 
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
     from cutaway.inspection.structure.anatomy import Anatomy, Control
@@ -28,7 +28,7 @@ def screen(name: str, found: "Anatomy", columns: int, locale: Locale = "en") -> 
     figure = draw(found.config, columns, locale)
     left = max(map(width, figure)) + 3
     beside = table(found, columns - left, locale)
-    say = partial(told, locale=locale)
+    say = partial(either, locale=locale)
     count = say(f"{found.parameters:,} parameters", f"{found.parameters:,} 个参数")
     title = f"{name} · {said(FAMILIES[found.family], locale)} · {found.architecture} · {count}"
     lines = [*wrapped(title, columns), ""]

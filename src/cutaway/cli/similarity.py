@@ -10,23 +10,18 @@ from cutaway.cli.embed import beginning, embed_with_notes, open_embedder
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import texts_from, write, write_table
 from cutaway.errors import CutawayError
-from cutaway.page.locale import told
+from cutaway.words import told
 
 
 @in_chinese("用向量的余弦比较文字：1 为方向相同，0 左右为毫无共同之处。")
 def similarity(
-    texts: Annotated[
-        list[str], typer.Argument(help=told("Two texts, or more.", "两段或更多文字。"), show_default=False)
-    ],
+    texts: Annotated[list[str], typer.Argument(help=told("Two texts, or more."), show_default=False)],
     model: EmbedderName = None,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help=told(
-                "One JSON object: the texts, and the cosines as rows.",
-                "输出一个 JSON 对象：各段文字，以及逐行的余弦。",
-            ),
+            help=told("One JSON object: the texts, and the cosines as rows."),
         ),
     ] = False,
 ) -> None:
@@ -50,4 +45,4 @@ def similarity(
             (number, *(f"{value:.3f}" for value in row), beginning(text))
             for number, row, text in zip(numbers, cosines, given, strict=True)
         ]
-        write_table(("", *numbers, told("text", "文字")), rows, right=range(len(given) + 1))
+        write_table(("", *numbers, told("text")), rows, right=range(len(given) + 1))

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
-from cutaway.page.locale import Locale, Text, reader_locale, said, told
 from cutaway.text.display import pad
+from cutaway.words import Locale, Text, reader_locale, said, told
 
 if TYPE_CHECKING:
     from cutaway.page.blocks import Matrix, Page
@@ -23,7 +23,7 @@ def write(text: str = "", end: str = "\n") -> None:
 
 def note(text: Text) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
-    sys.stderr.write(f"{told('note: ', '提示：')}{said(text, reader_locale())}\n")
+    sys.stderr.write(f"{told('note: ')}{said(text, reader_locale())}\n")
 
 
 def columns() -> int:
@@ -68,7 +68,7 @@ def write_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Co
 def progress(what: Text, done: int, total: int) -> None:
     """How far long work is, on standard error and in one line; nothing where that is not a terminal."""
     if sys.stderr.isatty():
-        line = told(f"{said(what, 'en')}: {done} of {total}", f"{said(what, 'zh')}：{done} / {total}")
+        line = told("{what}: {done} of {total}", what=what, done=done, total=total)
         end = "" if done < total else "\n"
         sys.stderr.write(f"\r{pad(line, 40)}{end}")  # over what a longer number left
         sys.stderr.flush()
@@ -109,7 +109,9 @@ def standard_input() -> list[str]:
             texts.append(line.removesuffix(b"\r").decode("utf-8"))
         except UnicodeDecodeError as error:
             raise CutawayError(
-                f"standard input:{number}: not UTF-8 at byte {error.start + 1} of the line "
-                f"(0x{line[error.start]:02X})"
+                "standard input:{number}: not UTF-8 at byte {start} of the line (0x{line:02X})",
+                number=number,
+                start=error.start + 1,
+                line=line[error.start],
             ) from error
     return texts

@@ -7,8 +7,8 @@ import typer
 
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import texts_from, write, write_table
-from cutaway.page.locale import told
 from cutaway.text.display import visible
+from cutaway.words import told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
@@ -19,19 +19,14 @@ if TYPE_CHECKING:
 def tokenize(
     text: Annotated[
         str | None,
-        typer.Argument(
-            help=told("The text; without it, lines from standard input.", "文字；不给则逐行读标准输入。")
-        ),
+        typer.Argument(help=told("The text; without it, lines from standard input.")),
     ] = None,
     tokenizer: Annotated[
         str,
         typer.Option(
             "--tokenizer",
             "-t",
-            help=told(
-                "A bundled model, a folder with tokenizer.json, or that file.",
-                "自带模型的名字、含 tokenizer.json 的文件夹，或该文件本身。",
-            ),
+            help=told("A bundled model, a folder with tokenizer.json, or that file."),
         ),
     ] = TRANSLATOR,
 ) -> None:
@@ -68,23 +63,26 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
                     visible(covered) if place == 0 else "└" if place == len(group) - 1 else "│",
                     encoding.pieces[index],
                     str(id),
-                    told(f"1 at {id}", f"下标 {id} 为 1"),
+                    told("1 at {id}", id=id),
                     covered.encode().hex(" ").upper() if place == 0 and len(group) > 1 else "",
                 )
             )
     long = f"{tokenizer.vocab_size:,}"
     headers = (
-        told("text", "文字"),
-        told("piece", "词块"),
-        told("id", "编号"),
-        told(f"one-hot, {long} long", f"独热向量，长 {long}"),
-        told("bytes of a split character", "被切开的字的字节"),
+        told("text"),
+        told("piece"),
+        told("id"),
+        told("one-hot, {long} long", long=long),
+        told("bytes of a split character"),
     )
     write_table(headers, rows, right=(2,))
     points, size, pieces = len(text), len(text.encode()), len(encoding.ids)
     write(
         told(
-            f"{points} code points, {size} bytes, {pieces} piece{'' if pieces == 1 else 's'}",
-            f"{points} 个码点，{size} 个字节，{pieces} 个词块",
+            "{points} code points, {size} bytes, {pieces} piece{rest}",
+            points=points,
+            size=size,
+            pieces=pieces,
+            rest="" if pieces == 1 else "s",
         )
     )

@@ -7,8 +7,8 @@ import typer
 
 from cutaway.cli.help import Command, Group, in_chinese
 from cutaway.errors import CutawayError
-from cutaway.page.locale import told
 from cutaway.text.plan import Kind, Normalization
+from cutaway.words import told
 
 tokenizer = typer.Typer(cls=Group, no_args_is_help=True)
 
@@ -24,70 +24,54 @@ def group() -> None:
 def train(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help=told(
-                "Plain text files, one text a line; .gz is read too.",
-                "纯文本文件，每行一段文字；也能读 .gz。",
-            )
-        ),
+        typer.Argument(help=told("Plain text files, one text a line; .gz is read too.")),
     ],
     out: Annotated[
         Path,
         typer.Option(
             "--out",
             "-o",
-            help=told(
-                "Folder for tokenizer.json and tokenizer_config.json.",
-                "存放 tokenizer.json 和 tokenizer_config.json 的文件夹。",
-            ),
+            help=told("Folder for tokenizer.json and tokenizer_config.json."),
         ),
     ],
-    kind: Annotated[Kind, typer.Option(help=told("What pieces are.", "词块是什么。"))] = "bpe",
+    kind: Annotated[Kind, typer.Option(help=told("What pieces are."))] = "bpe",
     vocab_size: Annotated[
         int,
         typer.Option(
             min=0,
-            help=told(
-                "Number of ids in all; 0, for words and characters, keeps every one.",
-                "编号总数；按词或按字切分时可为 0，即全部保留。",
-            ),
+            help=told("Number of ids in all; 0, for words and characters, keeps every one."),
         ),
     ] = 8000,
     language: Annotated[
         list[str] | None,
-        typer.Option(
-            help=told(
-                "Add a control token >>LANGUAGE<< (eng, zho); may be repeated.",
-                "加一个控制词块 >>LANGUAGE<<（如 eng、zho）；可多次给出。",
-            )
-        ),
+        typer.Option(help=told("Add a control token >>LANGUAGE<< (eng, zho); may be repeated.")),
     ] = None,
     normalization: Annotated[
         Normalization,
-        typer.Option(help=told("Unicode normal form of the text.", "文字采用的 Unicode 规范化形式。")),
+        typer.Option(help=told("Unicode normal form of the text.")),
     ] = "none",
     lowercase: Annotated[
-        bool, typer.Option("--lowercase", help=told("Fold the text to lower case.", "把文字统一成小写。"))
+        bool, typer.Option("--lowercase", help=told("Fold the text to lower case."))
     ] = False,
     min_count: Annotated[
         int,
         typer.Option(
             min=1,
-            help=told("How often a word or character must occur to be kept.", "词或字至少出现几次才保留。"),
+            help=told("How often a word or character must occur to be kept."),
         ),
     ] = 2,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help=told("Replace a tokenizer that is there already.", "覆盖已有的分词器。")
-        ),
+        typer.Option("--force", help=told("Replace a tokenizer that is there already.")),
     ] = False,
 ) -> None:
     """Learn a vocabulary from text files and write it as a tokenizer.json, which transformers opens too."""
     if (out / "tokenizer.json").exists() and not force:
-        raise CutawayError(f"{out / 'tokenizer.json'} exists; give another --out, or --force to replace it")
+        raise CutawayError(
+            "{out} exists; give another --out, or --force to replace it", out=out / "tokenizer.json"
+        )
     if out.exists() and not out.is_dir():
-        raise CutawayError(f"{out}: a file, expected a folder to write to")
+        raise CutawayError("{out}: a file, expected a folder to write to", out=out)
 
     from cutaway.text.tokenizer import Tokenizer
 
@@ -104,8 +88,11 @@ def train(
     size, controls = f"{learned.vocab_size:,}", len(learned.controls)
     typer.echo(
         told(
-            f"{out}: {kind}, {size} ids, {controls} of them control tokens",
-            f"{out}：{kind}，{size} 个编号，其中 {controls} 个是控制词块",
+            "{out}: {kind}, {size} ids, {controls} of them control tokens",
+            out=out,
+            kind=kind,
+            size=size,
+            controls=controls,
         )
     )
-    typer.echo(f'{told("look at it: ", "看一看：")}cutaway tokenize --tokenizer {out} "我爱机器学习"')
+    typer.echo(f'{told("look at it: ")}cutaway tokenize --tokenizer {out} "我爱机器学习"')

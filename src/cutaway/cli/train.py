@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.help import in_chinese
-from cutaway.page.locale import told
+from cutaway.words import told
 
 
 @in_chinese(
@@ -15,16 +15,12 @@ from cutaway.page.locale import told
     "结果在 runs/NAME/model，是一个 Hugging Face 文件夹。"
 )
 def train(
-    recipe: Annotated[
-        Path, typer.Argument(help=told("The TOML file that describes the run.", "描述这次训练的 TOML 文件。"))
-    ],
+    recipe: Annotated[Path, typer.Argument(help=told("The TOML file that describes the run."))],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help=told(
-                "Changes to the recipe, such as train.steps=100.", "对配方的改动，如 train.steps=100。"
-            ),
+            help=told("Changes to the recipe, such as train.steps=100."),
         ),
     ] = None,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from cutaway.cli.arguments import OneText
 from cutaway.cli.help import in_chinese
 from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
-from cutaway.page.locale import Both, reader_locale, said, told
+from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
@@ -35,15 +35,12 @@ def translate(
     text: OneText = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help=told("Translate the lines of a file.", "逐行翻译一个文件。")),
+        typer.Option("--file", "-f", help=told("Translate the lines of a file.")),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            help=told(
-                "zh or en; not given: English when there are Chinese characters, else Chinese.",
-                "zh 或 en；不给时，有汉字则译成英文，否则译成中文。",
-            )
+            help=told("zh or en; not given: English when there are Chinese characters, else Chinese.")
         ),
     ] = None,
     model: Annotated[
@@ -51,70 +48,44 @@ def translate(
         typer.Option(
             "--model",
             "-m",
-            help=told("A bundled model's name, or a model's folder.", "自带模型的名字，或模型文件夹。"),
+            help=told("A bundled model's name, or a model's folder."),
         ),
     ] = TRANSLATOR,
     beam: Annotated[
         int,
-        typer.Option(
-            help=told(
-                "Hypotheses kept side by side; 1 is greedy.", "束宽：束搜索同时保留几个候选；1 即贪心。"
-            )
-        ),
+        typer.Option(help=told("Hypotheses kept side by side; 1 is greedy.")),
     ] = 4,
     nbest: Annotated[
         int,
-        typer.Option(
-            help=told(
-                "How many translations of a text to print, best first.", "每段文字给出几个译文，最好的在前。"
-            )
-        ),
+        typer.Option(help=told("How many translations of a text to print, best first.")),
     ] = 1,
     length_penalty: Annotated[
         float,
-        typer.Option(
-            help=told(
-                "Exponent of the length penalty (GNMT); larger favours longer translations.",
-                "长度惩罚的指数（GNMT）；越大，译文越倾向于长。",
-            )
-        ),
+        typer.Option(help=told("Exponent of the length penalty (GNMT); larger favours longer translations.")),
     ] = 0.6,
     max_tokens: Annotated[
         int | None,
-        typer.Option(
-            help=told(
-                "Most tokens of a translation; not given: twice the source's and 20.",
-                "译文最多多少个词块；不给则为原文的两倍再加 20。",
-            )
-        ),
+        typer.Option(help=told("Most tokens of a translation; not given: twice the source's and 20.")),
     ] = None,
-    min_tokens: Annotated[
-        int, typer.Option(help=told("Fewest tokens of a translation.", "译文最少多少个词块。"))
-    ] = 0,
+    min_tokens: Annotated[int, typer.Option(help=told("Fewest tokens of a translation."))] = 0,
     truncate: Annotated[
         bool,
         typer.Option(
             "--truncate",
-            help=told(
-                "Cut texts that are too long for the model, with a note.",
-                "截断超出模型上限的文字，并给出提示。",
-            ),
+            help=told("Cut texts that are too long for the model, with a note."),
         ),
     ] = False,
     show: Annotated[
         list[Show] | None,
         typer.Option(
-            help=told(
-                "Also show where it looked, how texts were cut, or how sure it was; may be repeated.",
-                "另外显示它看向哪里、文字怎样切分、把握有多大；可多次给出。",
-            )
+            help=told("Also show where it looked, how texts were cut, or how sure it was; may be repeated.")
         ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
             "--json",
-            help=told("One JSON object a text, with everything.", "每段文字输出一个 JSON 对象，内容齐全。"),
+            help=told("One JSON object a text, with everything."),
         ),
     ] = False,
 ) -> None:
@@ -141,7 +112,7 @@ def translate(
         )
         for number, translation in enumerate(found, start=start + 1):
             for remark in translation.notes:
-                line = Both(f"line {number}: {remark.en}", f"第 {number} 行：{remark.zh}")
+                line = say("line {number}: {remark}", number=number, remark=remark)
                 note(remark if len(texts) == 1 else line)
             if as_json:
                 write(json.dumps(as_object(translation), ensure_ascii=False))
@@ -167,13 +138,13 @@ def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
     for what in wanted:
         if what == Show.TOKENS:
             write()
-            show_tokens(told("source piece", "原文词块"), translation.source_ids, translation.source_pieces)
+            show_tokens(told("source piece"), translation.source_ids, translation.source_pieces)
         for hypothesis in translation.hypotheses:
             write()
             if what == Show.ALIGNMENT:
                 show_alignment(translation, hypothesis)
             elif what == Show.TOKENS:
-                show_tokens(told("translation piece", "译文词块"), hypothesis.ids, hypothesis.pieces)
+                show_tokens(told("translation piece"), hypothesis.ids, hypothesis.pieces)
             else:
                 show_scores(hypothesis)
     if wanted:
@@ -191,7 +162,7 @@ def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None
 def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:
     """A table of pieces with their ids; `title` stands over the pieces."""
     rows = [(piece, str(id)) for piece, id in zip(pieces, ids, strict=True)]
-    write_table((title, told("id", "编号")), rows, right=(1,))
+    write_table((title, told("id")), rows, right=(1,))
 
 
 def show_scores(hypothesis: "Hypothesis") -> None:
@@ -203,19 +174,20 @@ def show_scores(hypothesis: "Hypothesis") -> None:
         rivals = [f"{other.piece} {exp(other.log_prob):.3f}" for other in others if other.id != id]
         rows.append((piece, f"{exp(log_prob):.3f}", f"{log_prob:.3f}", "  ".join(rivals)))
     headers = (
-        told("piece", "词块"),
-        told("probability", "概率"),
-        told("log", "对数"),
-        told("instead", "其他候选"),
+        told("piece"),
+        told("probability"),
+        told("log"),
+        told("instead"),
     )
     write_table(headers, rows, right=(1, 2))
     total, score = f"{sum(hypothesis.log_probs):.3f}", f"{hypothesis.score:.3f}"
     ended = hypothesis.finish == "stop"
     write(
         told(
-            f"log-probability {total}, score {score}; "
-            f"{'the model ended the text' if ended else 'cut by the length limit'}",
-            f"对数概率 {total}，得分 {score}；{'模型自己结束' if ended else '到长度上限被截断'}",
+            "log-probability {total}, score {score}; {ended}",
+            total=total,
+            score=score,
+            ended=say("the model ended the text") if ended else say("cut by the length limit"),
         )
     )
 

@@ -80,11 +80,17 @@ def beam_search(
     Other arguments as in `generate`.
     """
     if not 1 <= beam <= MAX_BEAM:
-        raise CutawayError(f"beam is {beam}, expected 1 to {MAX_BEAM}")
+        raise CutawayError("beam is {beam}, expected 1 to {max_beam}", beam=beam, max_beam=MAX_BEAM)
     if not 1 <= n_best <= beam:
-        raise CutawayError(f"n_best is {n_best}, expected 1 to the beam's width ({beam})")
+        raise CutawayError(
+            "n_best is {n_best}, expected 1 to the beam's width ({beam})", n_best=n_best, beam=beam
+        )
     if not 0 <= alternatives <= MAX_ALTERNATIVES:
-        raise CutawayError(f"alternatives is {alternatives}, expected 0 to {MAX_ALTERNATIVES}")
+        raise CutawayError(
+            "alternatives is {alternatives}, expected 0 to {max_alternatives}",
+            alternatives=alternatives,
+            max_alternatives=MAX_ALTERNATIVES,
+        )
     search = _Search(
         Stepper(model, cache, attention),
         prompts,

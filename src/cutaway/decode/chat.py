@@ -13,9 +13,9 @@ from cutaway.decode.parts import StreamedToken, end_ids_of, read_stream, tokeniz
 from cutaway.decode.sampling import Sampling, row_seed
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.page.locale import Both
 from cutaway.text.chat.template import chat_ids, render_for
 from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import Phrase, say
 
 Role = Literal["system", "user", "assistant"]
 
@@ -33,7 +33,7 @@ class ChatPrompt:
     """A chat made ready to be answered."""
 
     ids: list[int]  # as the model's template writes the messages, with the head of the answer
-    notes: tuple[Both, ...]  # what was done to the chat on the way
+    notes: tuple[Phrase, ...]  # what was done to the chat on the way
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,17 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, max_new_tokens:
         ids = ids_from(starts[dropped])
     if len(ids) >= limit:
         raise CutawayError(
-            f"the last message makes a prompt of {len(ids)} tokens, but this model's limit is {limit} positions for "
-            "messages and answer together; shorten it"
+            "the last message makes a prompt of {count} tokens, but this model's limit is {limit} "
+            "positions for messages and answer together; shorten it",
+            count=len(ids),
+            limit=limit,
         )
     if len(starts) == 1:
         return ChatPrompt(ids, ())
-    turns = "turn was" if dropped == 1 else f"{dropped} turns were"
-    note = Both(
-        f"the chat has outgrown this model's {limit} positions: its oldest {turns} left out",
-        f"对话超出了这个模型的 {limit} 个位置，略去了最早的 {dropped} 轮",
+    note = say(
+        "the chat has outgrown this model's {limit} positions: its {dropped} oldest turns are left out",
+        limit=limit,
+        dropped=dropped,
     )
     return ChatPrompt(ids, (note,))
 
@@ -179,7 +181,7 @@ class Conversation:
         self._turn = 0
 
     def say(self, text: str) -> Answer:
-        """The answer to `text`; errors as in `answer`. Both are remembered when the answer has ended or its tokens
+        """The answer to `text`; errors as in `answer`. Message are remembered when the answer has ended or its tokens
         are closed; an answer that was closed before its first word leaves no trace."""
         said = Message("user", text)
         found = answer(
@@ -212,8 +214,9 @@ def _open(loaded: Loaded) -> tuple[Tokenizer, str, DecoderOnly]:
     assert isinstance(loaded.model, DecoderOnly)
     if loaded.chat_template is None:
         raise CutawayError(
-            f"{loaded.path} has no chat template, so nothing says how messages are written for it; "
-            "it goes on with a text: use it with `cutaway generate`"
+            "{path} has no chat template, so nothing says how messages are written for it; it goes "
+            "on with a text: use it with `cutaway generate`",
+            path=loaded.path,
         )
     return tokenizer, loaded.chat_template, loaded.model.eval()
 

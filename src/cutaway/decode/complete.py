@@ -20,8 +20,8 @@ from cutaway.decode.sampling import Sampling
 from cutaway.decode.search import Search
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.page.locale import Both
 from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Prompt:
     text: str  # as it was given
     ids: list[int]  # the start token where the model has one, then the text
     pieces: list[str]  # as a reader sees them
-    notes: tuple[Both, ...]  # what was done to the text on the way
+    notes: tuple[Phrase, ...]  # what was done to the text on the way
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Continuation:
         return self.best.text
 
     @property
-    def notes(self) -> tuple[Both, ...]:
+    def notes(self) -> tuple[Phrase, ...]:
         return self.prompt.notes
 
 
@@ -84,7 +84,7 @@ def continue_text(
         alternatives=alternatives,
     )
     if batch_size < 1:
-        raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
+        raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
     tokenizer, model = _open(loaded)
     ready = [
         prepare_prompt(
@@ -145,23 +145,23 @@ def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: s
     before = start_ids(loaded, empty=not encoding.ids)
     if not before and not encoding.ids:
         raise CutawayError(
-            f"{name} is empty, and this model has no start token to begin from; give it a text"
+            "{name} is empty, and this model has no start token to begin from; give it a text", name=name
         )
     room, kept, notes = loaded.config.max_len - len(before) - 1, len(encoding.ids), ()
     if kept > room:
         if not truncate or room < 1:
             raise CutawayError(
-                f"{name} has {kept} tokens, but this model's limit is {loaded.config.max_len} positions for prompt "
-                f"and continuation together; shorten the prompt to {max(room, 0)} tokens or fewer, or cut it (truncate)"
+                "{name} has {kept} tokens, but this model's limit is {max_len} positions for prompt "
+                "and continuation together; shorten the prompt to {room} tokens or fewer, or cut it "
+                "(truncate)",
+                name=name,
+                kept=kept,
+                max_len=loaded.config.max_len,
+                room=max(room, 0),
             )
         # Half of the positions, so that there is room to write.
         room = max(1, min(room, loaded.config.max_len // 2))
-        notes = (
-            Both(
-                f"only the last {room} of the prompt's {kept} tokens were read",
-                f"开头有 {kept} 个词块，只读了最后 {room} 个",
-            ),
-        )
+        notes = (say("only the last {room} of the prompt's {kept} tokens were read", room=room, kept=kept),)
         kept = room
     first = len(encoding.ids) - kept
     return Prompt(

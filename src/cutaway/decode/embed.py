@@ -17,8 +17,8 @@ from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_set
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.page.locale import Both
 from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Embeddings:
     max_tokens: int  # tokens that are read of a text, the control tokens around it included
     source: str  # where the settings come from: "modules.json" of the model's folder, or "defaults"
     n_tokens: list[int]  # read of each text, the control tokens around it included
-    notes: tuple[Both, ...]  # texts that were cut, and those without a token that the model knows
+    notes: tuple[Phrase, ...]  # texts that were cut, and those without a token that the model knows
 
 
 def embed(
@@ -59,22 +59,27 @@ def embed(
     model = loaded.model.eval()
     if isinstance(model, EncoderDecoder):
         raise CutawayError(
-            f"{loaded.path} is a model of the encoder-decoder family, expected encoder-only or decoder-only; "
-            f"use it with `{COMMANDS['encoder-decoder']}`"
+            "{path} is a model of the encoder-decoder family, expected encoder-only or "
+            "decoder-only; use it with `{commands}`",
+            path=loaded.path,
+            commands=COMMANDS["encoder-decoder"],
         )
     tokenizer = loaded.require_tokenizer()
     settings = read_settings(loaded.path)
     how = settings.pooling if pooling is None else pooling
     if how not in get_args(Pooling):
         raise CutawayError(
-            f"pooling is {how!r}{nearest(how, get_args(Pooling))}, expected one of {', '.join(get_args(Pooling))}"
+            "pooling is {how!r}{hint}, expected one of {get_args}",
+            how=how,
+            hint=nearest(how, get_args(Pooling)),
+            get_args=", ".join(get_args(Pooling)),
         )
     if how == "cls" and isinstance(model, DecoderOnly):
         raise CutawayError(
-            f"{loaded.path}: pooling is 'cls', but a decoder-only model's first token sees no other"
+            "{path}: pooling is 'cls', but a decoder-only model's first token sees no other", path=loaded.path
         )
     if batch_size < 1:
-        raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
+        raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
     rows, most, notes = _rows(loaded, tokenizer, texts, settings)
     normal = settings.normalise if normalise is None else normalise
     device = next(model.parameters()).device
@@ -90,8 +95,9 @@ def embed(
                 vectors[batch] = (normalize(pooled, dim=-1) if normal else pooled).cpu()
                 if not bool(vectors[batch].isfinite().all()):
                     raise CutawayError(
-                        f"{loaded.path}: the vector of a text is not a number: the model's weights are damaged, or "
-                        "too large for their type"
+                        "{path}: the vector of a text is not a number: the model's weights are damaged, or too "
+                        "large for their type",
+                        path=loaded.path,
                     )
         if progress is not None:
             progress(len(places))
@@ -119,36 +125,40 @@ def cosine_similarity(vectors: Tensor) -> Tensor:
 
 def _rows(
     loaded: Loaded, tokenizer: Tokenizer, texts: Sequence[str], settings: SentenceSettings
-) -> tuple[list[list[int]], int, tuple[Both, ...]]:
+) -> tuple[list[list[int]], int, tuple[Phrase, ...]]:
     """What the model reads for each text, how many tokens that are at most, and what is to be said about it."""
     before, after = tokenizer.around
     most = min(loaded.config.max_len, settings.max_tokens or loaded.config.max_len)
     room = most - len(before) - len(after)
     if room < 1:
         raise CutawayError(
-            f"{loaded.path}: the model reads at most {most} tokens, which leaves none for a text"
+            "{path}: the model reads at most {most} tokens, which leaves none for a text",
+            path=loaded.path,
+            most=most,
         )
     whole = [settings.read(text) for text in texts]
     rows: list[list[int]] = []
-    notes: list[Both] = []
+    notes: list[Phrase] = []
     unknown = tokenizer.role("unk")
     for number, ids in enumerate(tokenizer.encode_ids(whole), start=1):
         row = [*before, *ids[:room], *after]
-        en, zh = (f"text {number}", f"第 {number} 段文字") if len(texts) > 1 else ("the text", "这段文字")
+        which = say("text {number}", number=number) if len(texts) > 1 else say("the text")
         if len(ids) > room:
             notes.append(
-                Both(
-                    f"{en}: only the first {room} of its {len(ids):,} tokens were read",
-                    f"{zh}有 {len(ids):,} 个词块，只读了前 {room} 个",
+                say(
+                    "{which}: only the first {room} of its {count:,} tokens were read",
+                    which=which,
+                    room=room,
+                    count=len(ids),
                 )
             )
         elif not row:
-            notes.append(Both(f"{en} has no token, so its vector is 0", f"{zh}没有词块，向量为 0"))
+            notes.append(say("{which} has no token, so its vector is 0", which=which))
         elif ids and set(ids) == {unknown}:
             notes.append(
-                Both(
-                    f"{en}: the model knows none of its pieces, so its vector says nothing of it",
-                    f"{zh}的词块模型一个也不认识，向量说明不了它的内容",
+                say(
+                    "{which}: the model knows none of its pieces, so its vector says nothing of it",
+                    which=which,
                 )
             )
         rows.append(row)

@@ -53,14 +53,20 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     if mask_id is None:
         mask_id = tokenizer.require("mask")  # which tells what the tokenizer has instead
     if not 1 <= top <= MAX_ALTERNATIVES:
-        raise CutawayError(f"top is {top}, expected 1 to {MAX_ALTERNATIVES}")
+        raise CutawayError(
+            "top is {top}, expected 1 to {max_alternatives}", top=top, max_alternatives=MAX_ALTERNATIVES
+        )
     ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
     gaps = [position for position, id in enumerate(ids) if id == mask_id]
     if not gaps:
-        raise CutawayError(f"the text has no gap to fill; write {' or '.join(MARKS)} where a word is missing")
+        raise CutawayError(
+            "the text has no gap to fill; write {marks} where a word is missing", marks=" or ".join(MARKS)
+        )
     if len(ids) > loaded.config.max_len:
         raise CutawayError(
-            f"the text has {len(ids)} tokens, but this model reads at most {loaded.config.max_len}; shorten it"
+            "the text has {count} tokens, but this model reads at most {max_len}; shorten it",
+            count=len(ids),
+            max_len=loaded.config.max_len,
         )
     model = loaded.model.eval()
     with torch.inference_mode():

@@ -22,7 +22,7 @@ MAX_ALTERNATIVES = 20
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a result may be, for one row. Both counts are of new tokens, whatever the prompt's length.
+    """How long a result may be, for one row. Message counts are of new tokens, whatever the prompt's length.
 
     `max_new_tokens` counts every token, the end token too; `min_new_tokens` counts those before the end token,
     which is impossible until then. `max_len`, the model's positions, holds the prompt and the new tokens.
@@ -34,11 +34,15 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
-            raise CutawayError(f"max_new_tokens is {self.max_new_tokens}, expected at least 1")
+            raise CutawayError(
+                "max_new_tokens is {max_new_tokens}, expected at least 1", max_new_tokens=self.max_new_tokens
+            )
         if not 0 <= self.min_new_tokens <= self.max_new_tokens:
             raise CutawayError(
-                f"min_new_tokens is {self.min_new_tokens}, expected a count from 0 to max_new_tokens "
-                f"({self.max_new_tokens})"
+                "min_new_tokens is {min_new_tokens}, expected a count from 0 to max_new_tokens "
+                "({max_new_tokens})",
+                min_new_tokens=self.min_new_tokens,
+                max_new_tokens=self.max_new_tokens,
             )
 
     def room(self, prompt: Sequence[int]) -> int:
@@ -47,8 +51,10 @@ class Limits:
             return self.max_new_tokens
         if len(prompt) >= self.max_len:
             raise CutawayError(
-                f"the prompt has {len(prompt)} tokens, but this model's limit is {self.max_len} positions for "
-                "prompt and continuation together; shorten the prompt"
+                "the prompt has {count} tokens, but this model's limit is {max_len} positions for "
+                "prompt and continuation together; shorten the prompt",
+                count=len(prompt),
+                max_len=self.max_len,
             )
         return min(self.max_new_tokens, self.max_len - len(prompt))
 
@@ -130,10 +136,16 @@ def stream(
     """Like `generate`, but gives every step as soon as it is computed. Errors are raised at once."""
     sampling = sampling or Sampling()
     if not 0 <= alternatives <= MAX_ALTERNATIVES:
-        raise CutawayError(f"alternatives is {alternatives}, expected 0 to {MAX_ALTERNATIVES}")
+        raise CutawayError(
+            "alternatives is {alternatives}, expected 0 to {max_alternatives}",
+            alternatives=alternatives,
+            max_alternatives=MAX_ALTERNATIVES,
+        )
     seeds = [row_seed(sampling.seed, row) for row in range(len(prompts))] if seeds is None else seeds
     if len(seeds) != len(prompts):
-        raise CutawayError(f"{len(seeds)} seeds for {len(prompts)} prompts; give one a prompt")
+        raise CutawayError(
+            "{count} seeds for {count2} prompts; give one a prompt", count=len(seeds), count2=len(prompts)
+        )
     stepper = Stepper(model, cache, attention)
     run = _Run(
         stepper,
@@ -154,7 +166,11 @@ class RowLimits:
     def __init__(self, limits: Limits | Sequence[Limits], prompts: Sequence[Sequence[int]]):
         each = [limits] * len(prompts) if isinstance(limits, Limits) else list(limits)
         if len(each) != len(prompts):
-            raise CutawayError(f"{len(each)} limits for {len(prompts)} prompts; give one, or one a prompt")
+            raise CutawayError(
+                "{count} limits for {count2} prompts; give one, or one a prompt",
+                count=len(each),
+                count2=len(prompts),
+            )
         self.most = [limit.room(prompt) for limit, prompt in zip(each, prompts, strict=True)]
         self.least = [limit.min_new_tokens for limit in each]
         self._greatest_least = max(self.least, default=0)
@@ -195,7 +211,9 @@ def check_finite(log_total: Tensor, where: str) -> None:
     """Raises CutawayError when logits, given their logsumexp, are no distribution; `where` stands in its message."""
     if not bool(log_total.isfinite().all()):
         raise CutawayError(
-            f"the model's output {where} is not a number: its weights are damaged, or too large for their type"
+            "the model's output {where} is not a number: its weights are damaged, or too large for "
+            "their type",
+            where=where,
         )
 
 

@@ -21,10 +21,11 @@ class LengthPenalty:
     def __post_init__(self) -> None:
         if not -10 <= self.alpha <= 10:
             raise CutawayError(
-                f"length penalty alpha is {self.alpha}, expected a number from -10 to 10 (0.6 is usual)"
+                "length penalty alpha is {alpha}, expected a number from -10 to 10 (0.6 is usual)",
+                alpha=self.alpha,
             )
         if self.kind not in ("gnmt", "power"):
-            raise CutawayError(f"length penalty kind is {self.kind!r}, expected 'gnmt' or 'power'")
+            raise CutawayError("length penalty kind is {kind!r}, expected 'gnmt' or 'power'", kind=self.kind)
 
     def divisor(self, length: int) -> float:
         return ((5 + length) / 6 if self.kind == "gnmt" else float(length)) ** self.alpha

@@ -17,7 +17,9 @@ def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Te
     """
     lengths = [len(prompt) for prompt in prompts]
     if not all(lengths):
-        raise CutawayError(f"prompt {lengths.index(0) + 1} has no token; begin it with the start token")
+        raise CutawayError(
+            "prompt {index} has no token; begin it with the start token", index=lengths.index(0) + 1
+        )
     longest = max(lengths)
     ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device)
     if min(lengths) == longest:

@@ -67,19 +67,26 @@ def tokenizer_for(loaded: Loaded, family: str) -> Tokenizer:
     """
     if loaded.config.head == "none":
         raise CutawayError(
-            f"{loaded.path} has no output head: it gives vectors, not words; use it with `cutaway embed`"
+            "{path} has no output head: it gives vectors, not words; use it with `cutaway embed`",
+            path=loaded.path,
         )
     if loaded.config.family != family:
         raise CutawayError(
-            f"{loaded.path} is a model of the {loaded.config.family} family, expected {family}; "
-            f"use it with `{COMMANDS[loaded.config.family]}`"
+            "{path} is a model of the {family} family, expected {family2}; use it with `{commands}`",
+            path=loaded.path,
+            family=loaded.config.family,
+            family2=family,
+            commands=COMMANDS[loaded.config.family],
         )
     if loaded.tokenizer is None:
-        raise CutawayError(f"{loaded.path} has no tokenizer, so it cannot work with text")
+        raise CutawayError("{path} has no tokenizer, so it cannot work with text", path=loaded.path)
     if loaded.tokenizer.vocab_size > loaded.config.vocab_size:
         raise CutawayError(
-            f"{loaded.path}: the tokenizer has {loaded.tokenizer.vocab_size} pieces, but the model's vocab_size "
-            f"is {loaded.config.vocab_size}; they do not belong together"
+            "{path}: the tokenizer has {vocab_size} pieces, but the model's vocab_size is "
+            "{vocab_size2}; they do not belong together",
+            path=loaded.path,
+            vocab_size=loaded.tokenizer.vocab_size,
+            vocab_size2=loaded.config.vocab_size,
         )
     return loaded.tokenizer
 
@@ -95,7 +102,9 @@ def end_ids_of(loaded: Loaded) -> list[int]:
         and all(isinstance(id, int) and 0 <= id < loaded.config.vocab_size for id in ids)
     ):
         raise CutawayError(
-            f"{loaded.path}: eos_token_id is {given!r}, expected an id, or a list of ids, of the model"
+            "{path}: eos_token_id is {given!r}, expected an id, or a list of ids, of the model",
+            path=loaded.path,
+            given=given,
         )
     return ids
 

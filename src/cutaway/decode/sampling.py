@@ -39,18 +39,22 @@ class Sampling:
     def __post_init__(self) -> None:
         if not (self.repetition_penalty > 0 and math.isfinite(self.repetition_penalty)):
             raise CutawayError(
-                f"repetition_penalty is {self.repetition_penalty}, expected a number above 0 (1 changes nothing)"
+                "repetition_penalty is {repetition_penalty}, expected a number above 0 (1 changes nothing)",
+                repetition_penalty=self.repetition_penalty,
             )
         if not (self.temperature >= 0 and math.isfinite(self.temperature)):
             raise CutawayError(
-                f"temperature is {self.temperature}, expected 0 or more (0 takes the most probable token)"
+                "temperature is {temperature}, expected 0 or more (0 takes the most probable token)",
+                temperature=self.temperature,
             )
         if self.top_k < 0:
-            raise CutawayError(f"top_k is {self.top_k}, expected 0 (off) or a count of tokens")
+            raise CutawayError("top_k is {top_k}, expected 0 (off) or a count of tokens", top_k=self.top_k)
         if not 0 < self.top_p <= 1:
-            raise CutawayError(f"top_p is {self.top_p}, expected a share above 0 and at most 1 (1 is off)")
+            raise CutawayError(
+                "top_p is {top_p}, expected a share above 0 and at most 1 (1 is off)", top_p=self.top_p
+            )
         if not 0 <= self.min_p <= 1:
-            raise CutawayError(f"min_p is {self.min_p}, expected a share from 0 (off) to 1")
+            raise CutawayError("min_p is {min_p}, expected a share from 0 (off) to 1", min_p=self.min_p)
 
     @property
     def greedy(self) -> bool:

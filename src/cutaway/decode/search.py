@@ -26,10 +26,14 @@ class Search:
     def __post_init__(self) -> None:
         if self.beam != 1 and not self.sampling.greedy:
             raise CutawayError(
-                f"temperature is {self.sampling.temperature} and beam is {self.beam}: sampling needs beam 1"
+                "temperature is {temperature} and beam is {beam}: sampling needs beam 1",
+                temperature=self.sampling.temperature,
+                beam=self.beam,
             )
         if self.beam == 1 and self.n_best != 1:
-            raise CutawayError(f"n_best is {self.n_best}, expected 1: it cannot exceed the beam's width (1)")
+            raise CutawayError(
+                "n_best is {n_best}, expected 1: it cannot exceed the beam's width (1)", n_best=self.n_best
+            )
 
     def run(
         self,

@@ -101,8 +101,11 @@ class _PromptFile:
         prompts = self.prompts or {}
         if self.default_prompt_name not in prompts:
             raise CutawayError(
-                f"{where}: default_prompt_name is {self.default_prompt_name!r}"
-                f"{nearest(self.default_prompt_name, prompts)}, expected one of {', '.join(prompts) or 'none'}"
+                "{where}: default_prompt_name is {default_prompt_name!r}{hint}, expected one of {prompts}",
+                where=where,
+                default_prompt_name=self.default_prompt_name,
+                hint=nearest(self.default_prompt_name, prompts),
+                prompts=", ".join(prompts) or "none",
             )
         return prompts[self.default_prompt_name] or ""
 
@@ -122,19 +125,25 @@ def read_settings(folder: Path) -> SentenceSettings:
     if limit is None and (transformer / "tokenizer_config.json").is_file():  # newer versions write it there
         limit = _read(_TokenizerFile, folder, transformer / "tokenizer_config.json").model_max_length
     if limit is not None and limit < 1:
-        raise CutawayError(f"{transformer}: max_seq_length is {limit}, expected 1 or more")
+        raise CutawayError(
+            "{transformer}: max_seq_length is {limit}, expected 1 or more",
+            transformer=transformer,
+            limit=limit,
+        )
     file = pooling / "config.json"
     pooled = _read(_PoolingFile, folder, file)
     ways = pooled.ways()
     if len(ways) != 1 or ways[0] not in _POOLINGS:
         raise CutawayError(
-            f"{file}: the pooling {' with '.join(map(repr, ways))} is not supported; "
-            f"supported: one of {', '.join(_POOLINGS)}"
+            "{file}: the pooling {ways} is not supported; supported: one of {poolings}",
+            file=file,
+            ways=" with ".join(map(repr, ways)),
+            poolings=", ".join(_POOLINGS),
         )
     beside = folder / "config_sentence_transformers.json"
     prompt = _read(_PromptFile, folder, beside).text(beside) if beside.is_file() else ""
     if prompt and not pooled.include_prompt:
-        raise CutawayError(f"{file}: include_prompt is false, which is not supported")
+        raise CutawayError("{file}: include_prompt is false, which is not supported", file=file)
     return SentenceSettings(
         _POOLINGS[ways[0]],
         len(steps) == len(_STEPS),
@@ -151,20 +160,28 @@ def _read_steps(folder: Path) -> list[_Step]:
     try:
         entries = json.loads(read_text(_inside(folder, file)))
     except (ValueError, RecursionError) as error:
-        raise CutawayError(f"{file}: not valid JSON: {error}") from error
+        raise CutawayError("{file}: not valid JSON: {error}", file=file, error=error) from error
     if not isinstance(entries, list):
-        raise CutawayError(f"{file}: expected a list of steps, got {type(entries).__name__}")
+        raise CutawayError(
+            "{file}: expected a list of steps, got {name}", file=file, name=type(entries).__name__
+        )
     steps = [_known(_Step, entry, f"{file}[{number}]") for number, entry in enumerate(entries)]
     kinds = [step.type.split(".") for step in steps]
     for step, kind in zip(steps, kinds, strict=True):
         if kind[0] != "sentence_transformers" or kind[-1] not in _STEPS:
             raise CutawayError(
-                f"{file}: the step {step.type!r} is not supported; supported: {', '.join(_STEPS)}"
+                "{file}: the step {type!r} is not supported; supported: {steps}",
+                file=file,
+                type=step.type,
+                steps=", ".join(_STEPS),
             )
     order = [kind[-1] for kind in kinds]
     if order not in (_STEPS[:2], _STEPS):
         raise CutawayError(
-            f"{file}: the steps are {', '.join(order) or 'none'}, expected {', '.join(_STEPS)}"
+            "{file}: the steps are {order}, expected {steps}",
+            file=file,
+            order=", ".join(order) or "none",
+            steps=", ".join(_STEPS),
         )
     return steps
 
@@ -177,7 +194,7 @@ def _known(cls: type[T], values: object, where: str) -> T:
     """The keys of `values` that `cls` has, checked."""
     assert dataclasses.is_dataclass(cls)
     if not isinstance(values, dict):
-        raise CutawayError(f"{where}: expected an object, got {type(values).__name__}")
+        raise CutawayError("{where}: expected an object, got {name}", where=where, name=type(values).__name__)
     names = {field.name for field in dataclasses.fields(cls)}
     return parse(cls, {key: value for key, value in values.items() if key in names}, where)
 
@@ -189,8 +206,10 @@ def _inside(folder: Path, path: Path) -> Path:
         inside = path.resolve().is_relative_to(folder.resolve())
         too_long = max(len(part.encode()) for part in path.parts) > _LONGEST
     except (OSError, ValueError, RuntimeError) as error:  # a NUL, a link to itself
-        raise CutawayError(f"{folder}: {shown} is no path: {error}") from error
+        raise CutawayError(
+            "{folder}: {shown} is no path: {error}", folder=folder, shown=shown, error=error
+        ) from error
     if not inside or too_long:
         problem = "leads out of the model folder" if not inside else "is too long for a path"
-        raise CutawayError(f"{folder}: {shown} {problem}")
+        raise CutawayError("{folder}: {shown} {problem}", folder=folder, shown=shown, problem=problem)
     return path

@@ -45,7 +45,9 @@ class Stepper(Generic[C]):
         elif isinstance(model, nn.Module):
             self._trace = Trace(model, {CROSS_ATTENTION: _reduce_heads if attention == "mean" else _newest})
         else:
-            raise CutawayError(f"{type(model).__name__} is no torch module: its attention cannot be seen")
+            raise CutawayError(
+                "{name} is no torch module: its attention cannot be seen", name=type(model).__name__
+            )
 
     def step(self, ids: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """ids (R, T) -> logits (R, V), and the newest token's cross-attention (R, S) or (R, L, H, S)."""

@@ -28,7 +28,7 @@ from cutaway.decode.stepping import Attention
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
-from cutaway.page.locale import Both
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Source:
         int
     ]  # empty for a blank text; else the language token if the model has one, the text, the end token
     pieces: list[str]  # as a reader sees them
-    notes: tuple[Both, ...]  # what was done to the text on the way
+    notes: tuple[Phrase, ...]  # what was done to the text on the way
     cut: bool  # whether its end was left out
 
 
@@ -54,7 +54,7 @@ class Translation:
     source_ids: list[int]
     source_pieces: list[str]
     hypotheses: list[Hypothesis]
-    notes: tuple[Both, ...]
+    notes: tuple[Phrase, ...]
     cut: bool  # whether the end of the source was left out
 
     @property
@@ -105,13 +105,19 @@ class Translator:
         self.end_ids = end_ids_of(loaded)
         if not self.end_ids or self.config.decoder_start_id is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
-            raise CutawayError(f"{loaded.path}: config.json lacks {missing}, which translating needs")
+            raise CutawayError(
+                "{path}: config.json lacks {missing}, which translating needs",
+                path=loaded.path,
+                missing=missing,
+            )
         self._forbidden = unwanted_ids(loaded, self.tokenizer)
         self._route = route(self.tokenizer, self.end_ids[0])
         forced = loaded.generation.get("forced_bos_token_id")
         if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
             raise CutawayError(
-                f"{loaded.path}: forced_bos_token_id is {forced!r}, expected an id of the model"
+                "{path}: forced_bos_token_id is {forced!r}, expected an id of the model",
+                path=loaded.path,
+                forced=forced,
             )
         self._start = [self.config.decoder_start_id, *([forced] if isinstance(forced, int) else [])]
 
@@ -155,7 +161,7 @@ class Translator:
             attention=attention,
         )
         if batch_size < 1:
-            raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
+            raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
         sources = [
             self.prepare(
                 text,
@@ -227,20 +233,13 @@ class Translator:
     ) -> Source:
         """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
         to = self._direction(text, to)
-        notes: list[Both] = []
+        notes: list[Phrase] = []
         plain = simplified(text) if self._route.simplified else text
         if plain != text:
-            notes.append(
-                Both(
-                    "traditional Chinese characters were converted to simplified ones", "繁体字已转换成简体字"
-                )
-            )
+            notes.append(say("traditional Chinese characters were converted to simplified ones"))
         if to == "zh" and has_han(text):
             notes.append(
-                Both(
-                    "the text has Chinese characters already, and was translated into Chinese as asked",
-                    "这段文字里已有汉字，仍按要求译成中文",
-                )
+                say("the text has Chinese characters already, and was translated into Chinese as asked")
             )
         encoding = self.tokenizer.encode(plain)
         if not encoding.ids or not text.strip():
@@ -251,15 +250,20 @@ class Translator:
         if whole > room:
             if not truncate:
                 raise CutawayError(
-                    f"{name} has {whole} tokens, but this model reads at most {room} at a time "
-                    f"({self.config.max_len} positions); translate it sentence by sentence, or cut it (truncate)"
+                    "{name} has {whole} tokens, but this model reads at most {room} at a time ({max_len} "
+                    "positions); translate it sentence by sentence, or cut it (truncate)",
+                    name=name,
+                    whole=whole,
+                    room=room,
+                    max_len=self.config.max_len,
                 )
             ends = [group[-1] + 1 for group in encoding.characters if group[-1] < room]
             kept = ends[-1] if ends else 0
             notes.append(
-                Both(
-                    f"only the first {kept} of the text's {whole} tokens were translated",
-                    f"这段文字有 {whole} 个词块，只翻译了前 {kept} 个",
+                say(
+                    "only the first {kept} of the text's {whole} tokens were translated",
+                    kept=kept,
+                    whole=whole,
                 )
             )
         return Source(
@@ -277,18 +281,26 @@ class Translator:
 
     def _direction(self, text: str, to: Language | None) -> Language | None:
         if to is not None and to not in OURS:
-            raise CutawayError(f"to is {to!r}{nearest(to, OURS)}, expected one of {', '.join(OURS)}")
+            raise CutawayError(
+                "to is {to!r}{hint}, expected one of {ours}",
+                to=to,
+                hint=nearest(to, OURS),
+                ours=", ".join(OURS),
+            )
         if not self._route.ways:
             if to is not None:
                 raise CutawayError(
-                    f"this model has no language token for {to!r}: it translates one way only, so leave "
-                    "out the target language"
+                    "this model has no language token for {to!r}: it translates one way only, so leave out "
+                    "the target language",
+                    to=to,
                 )
             return None
         to = to or target_of(text)
         if to not in self._route.ways:
             raise CutawayError(
-                f"this model does not translate into {to!r}, only into {', '.join(self._route.ways)}"
+                "this model does not translate into {to!r}, only into {ways}",
+                to=to,
+                ways=", ".join(self._route.ways),
             )
         return to
 

@@ -76,6 +76,10 @@ def preset(name: str, changes: Mapping[str, object], where: str = "model") -> Mo
     """The config of preset `name` with `changes` (at least vocab_size) applied."""
     if name not in PRESETS:
         raise CutawayError(
-            f"{where}: unknown preset {name!r}{nearest(name, PRESETS)}; presets: {', '.join(PRESETS)}"
+            "{where}: unknown preset {name!r}{hint}; presets: {presets}",
+            where=where,
+            name=name,
+            hint=nearest(name, PRESETS),
+            presets=", ".join(PRESETS),
         )
     return parse(ModelConfig, {**PRESETS[name], **changes}, where)

@@ -8,5 +8,8 @@ def check_length(config: ModelConfig, length: int, what: str) -> None:
     """Refuse more tokens than the model has positions for. Raises CutawayError naming both numbers."""
     if length > config.max_len:
         raise CutawayError(
-            f"{what} has {length} tokens, but this model's limit is {config.max_len} positions; shorten it"
+            "{what} has {length} tokens, but this model's limit is {max_len} positions; shorten it",
+            what=what,
+            length=length,
+            max_len=config.max_len,
         )

@@ -6,9 +6,9 @@ from itertools import pairwise
 from cutaway.page.blocks import Bars
 from cutaway.page.colours import WEIGHT, opaque
 from cutaway.page.figures import ROOM, Figure, label, text_width
-from cutaway.page.locale import Both, Locale, said
 from cutaway.page.numbers import number
 from cutaway.page.wrapping import wrapped
+from cutaway.words import Locale, said, say
 
 ROWS = 4  # lines of a terminal
 
@@ -63,9 +63,8 @@ def bars_told(bars: Bars, locale: Locale) -> str:
     across, unit = said(bars.across, locale), said(bars.unit, locale)
     last, most = len(bars.values) - 1, number(max(bars.values, default=0.0))
     return said(
-        Both(
-            f"{across} 0 to {last} across, {unit} up to {most}",
-            f"横向：{across} 0 至 {last}；纵向：{unit}，最大 {most}",
+        say(
+            "{across} 0 to {last} across, {unit} up to {most}", across=across, last=last, unit=unit, most=most
         ),
         locale,
     )

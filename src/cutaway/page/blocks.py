@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cutaway.page.locale import Text
+from cutaway.words import Text
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 
 from cutaway.page.blocks import Page
-from cutaway.page.locale import Locale, reader_locale
+from cutaway.words import Locale, reader_locale
 
 
 class Drawn(ABC):

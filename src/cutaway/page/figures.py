@@ -8,10 +8,10 @@ import numpy as np
 
 from cutaway.page.blocks import Atlas, Matrix
 from cutaway.page.colours import entries, palette, reach
-from cutaway.page.locale import Both, Locale, Text, said
 from cutaway.page.numbers import number
 from cutaway.page.png import data_url, png
 from cutaway.text.display import truncate, width
+from cutaway.words import Locale, Text, said, say
 
 MONO = (
     "ui-monospace, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', 'Noto Sans CJK SC', 'PingFang SC', monospace"
@@ -101,9 +101,7 @@ def told(matrix: Matrix, locale: Locale) -> str:
     """What a heat map shows, for who does not see it."""
     down, across, unit = (said(text, locale) for text in (matrix.down, matrix.across, matrix.unit))
     return said(
-        Both(
-            f"Heat map: {down} down, {across} across; {unit}", f"热力图：纵向为{down}，横向为{across}；{unit}"
-        ),
+        say("Heat map: {down} down, {across} across; {unit}", down=down, across=across, unit=unit),
         locale,
     )
 

@@ -31,13 +31,11 @@ from cutaway.page.blocks import (
 )  # fmt: skip
 from cutaway.page.colours import css, reach, tint
 from cutaway.page.figures import MONO, Figure, atlas, greatest_of, heat_map, laid, told
-from cutaway.page.locale import Both, Locale, Text, reaching, said
-from cutaway.page.numbers import nats, three_places
+from cutaway.page.numbers import nats, reaching, three_places
 from cutaway.page.scatter import plot
+from cutaway.words import Locale, Text, said, say
 
-_CHOOSE = Both(
-    "point at a cell for its value; choose another map above", "指向格子看数值；选上面的小图，在这里放大"
-)
+_CHOOSE = say("point at a cell for its value; choose another map above")
 NUMBERS = 24  # rows and columns up to which a heat map's numbers are written out below it
 
 
@@ -220,7 +218,7 @@ class _Html:
             f'<th scope="row"><bdi>{self._said(name)}</bdi></th>{_numbers(row)}'
             for name, row in zip(matrix.rows, np.asarray(matrix.values).tolist(), strict=True)
         ]
-        summary, whole = said(Both("Numbers", "数值"), self._locale), _table(f"<th></th>{heads}", rows)
+        summary, whole = said(say("Numbers"), self._locale), _table(f"<th></th>{heads}", rows)
         return f'<details><summary>{summary}</summary><div class="wide">{whole}</div></details>'
 
 

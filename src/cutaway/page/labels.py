@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from cutaway.page.locale import Both
+from cutaway.words import Phrase, say
 
 MARK = 5.0  # half the side of a mark, in pixels
 _GAP = 7.0
@@ -50,10 +50,10 @@ def _along(lines: Sequence[tuple[Place, Place]]) -> np.ndarray:
     return np.concatenate([joined, joined], axis=1)
 
 
-def no_room(labels: int) -> Both:
+def no_room(labels: int) -> Phrase:
     """What a plot says about those that it leaves out."""
     have = "label has" if labels == 1 else "labels have"
-    return Both(f"{labels} {have} no room here", f"{labels} 个标签在此放不下")
+    return say("{labels} {have} no room here", labels=labels, have=have)
 
 
 def _candidates(x: float, y: float, size: float, height: float) -> Iterator[Place]:

@@ -1,5 +1,7 @@
 """How numbers are written on a page."""
 
+from cutaway.words import Phrase, Text, say
+
 
 def number(value: float) -> str:
     """Four digits, with a sign where it is negative: `0.1235`, `-12.35`, `1.234e-07`."""
@@ -23,3 +25,8 @@ def three_places(value: float) -> str:
 def share(value: float) -> str:
     """A probability or weight; what is not 0 but below the last place is `<.001`."""
     return "<.001" if 0 < value < 0.0005 else f"{value:.3f}"
+
+
+def reaching(unit: Text, greatest: float) -> Phrase:
+    """A unit, and how far from 0 its colours reach on both sides."""
+    return say("{unit}, ±{greatest:.3g}", unit=unit, greatest=greatest)

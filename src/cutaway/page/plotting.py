@@ -2,9 +2,9 @@
 
 from cutaway.page.blocks import Points
 from cutaway.page.labels import no_room
-from cutaway.page.locale import Both, Locale, said
 from cutaway.page.wrapping import folded, wrapped
 from cutaway.text.display import clusters, truncate, width
+from cutaway.words import Locale, said, say
 
 ROWS = 18
 MARKS = "•×○+*"
@@ -43,7 +43,7 @@ def plot(points: Points, *, columns: int, locale: Locale) -> list[str]:
     while lines and not lines[-1]:
         lines.pop()
     across, down = said(points.across, locale), said(points.down, locale)
-    legend = said(Both(f"{across} across, {down} up", f"横向：{across}；纵向：{down}"), locale)
+    legend = said(say("{across} across, {down} up", across=across, down=down), locale)
     named = [f"{MARKS[n % len(MARKS)]} {said(name, locale)}" for n, name in enumerate(points.groups)]
     lines += [line.rstrip() for line in folded([f"{name} " for name in named], columns) if line]
     lines += wrapped(legend, columns)

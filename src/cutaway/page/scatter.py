@@ -7,8 +7,8 @@ from math import hypot
 from cutaway.page.blocks import Points
 from cutaway.page.figures import Figure, escaped, label, text_width
 from cutaway.page.labels import Place, no_room, placed
-from cutaway.page.locale import Locale, said
 from cutaway.text.display import truncate
+from cutaway.words import Locale, said
 
 GROUPS = ("#1A6FE0", "#D9640A", "#008F6B", "#A8478A", "#808080")  # each 3:1 or more on white and on black
 SIDE = 560.0  # pixels of the longer side

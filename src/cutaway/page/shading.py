@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cutaway.page.locale import Both, Locale, said
 from cutaway.page.wrapping import wrapped
 from cutaway.text.display import pad, truncate, width
+from cutaway.words import Locale, said, say
 
 if TYPE_CHECKING:
     from cutaway.page.blocks import Matrix
@@ -37,9 +37,9 @@ def shade(matrix: "Matrix", *, columns: int, unicode: bool, locale: Locale) -> l
     down, across = said(matrix.down, locale), said(matrix.across, locale)
     if turned:
         down, across = across, down
-    how = Both(f"{down} down, {across} across;  ", f"纵向为{down}，横向为{across}；  ")
+    how = say("{down} down, {across} across;  ", down=down, across=across)
     unit = said(matrix.unit, locale)
-    least = Both(f"{unit} at least", f"{unit}至少")
+    least = say("{unit} at least", unit=unit)
     return [*lines, *wrapped(f"{said(how, locale)}{said(least, locale)}  {steps}", columns)]
 
 

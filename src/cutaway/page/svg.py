@@ -28,10 +28,11 @@ from cutaway.page.blocks import (
 )  # fmt: skip
 from cutaway.page.colours import WEIGHT, css, opaque, reach, tint
 from cutaway.page.figures import MONO, ROOM, Figure, atlas, escaped, heat_map, label, text_width
-from cutaway.page.locale import Locale, Text, reaching, said
+from cutaway.page.numbers import reaching
 from cutaway.page.scatter import plot
 from cutaway.page.wrapping import wrapped
 from cutaway.text.display import width
+from cutaway.words import Locale, Text, said
 
 MARGIN, LINE, APART = 16, 18, 8  # pixels: around the page, of a line, between blocks of two kinds
 LABEL, BAR, GAP = 110, 120, 18  # pixels of the words at the left, of a bar of 1, between columns

@@ -23,12 +23,12 @@ from cutaway.page.blocks import (
     Table,
     Tinted,
 )  # fmt: skip
-from cutaway.page.locale import Locale, Text, said
 from cutaway.page.numbers import nats
 from cutaway.page.plotting import plot
 from cutaway.page.shading import shade
 from cutaway.page.wrapping import folded, wrapped
 from cutaway.text.display import pad, truncate, width
+from cutaway.words import Locale, Text, said
 
 LABEL = 13  # columns of the words at the left
 BAR = 24  # columns of a bar of 1

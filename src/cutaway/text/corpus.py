@@ -35,7 +35,7 @@ def read_documents(
     (with its line ends as LF). Blank documents are left out and counted, except under "blank", where blank
     lines only divide."""
     if split not in ("lines", "blank", "file"):
-        raise CutawayError(f"split is {split!r}, expected lines, blank or file")
+        raise CutawayError("split is {split!r}, expected lines, blank or file", split=split)
     report = report or Report()
     if split == "file":
         text = "\n".join(read_lines(path, errors, report))
@@ -81,15 +81,23 @@ def read_tsv(
     if columns is None:
         first = next(lines, (0, None))[1]
         if not first:
-            raise CutawayError(f"{path}: no header line, expected the names of its columns")
+            raise CutawayError("{path}: no header line, expected the names of its columns", path=path)
         columns = first.split("\t")
     if len(set(columns)) < len(columns):
-        raise CutawayError(f"{path}: two columns of one name among {', '.join(columns)}")
+        raise CutawayError(
+            "{path}: two columns of one name among {columns}", path=path, columns=", ".join(columns)
+        )
     wanted = [name for name in (source, target, domain) if name is not None]
     for name in wanted:
         if name not in columns:
             hint = nearest(name, columns)
-            raise CutawayError(f"{path}: no column {name!r}{hint}; columns: {', '.join(columns)}")
+            raise CutawayError(
+                "{path}: no column {name!r}{hint}; columns: {columns}",
+                path=path,
+                name=name,
+                hint=hint,
+                columns=", ".join(columns),
+            )
     at = [list(columns).index(name) for name in wanted]
     for number, line in lines:
         if line is None:
@@ -118,7 +126,11 @@ def read_parallel(
             for rest in (left, right):  # read to the end, so that both counts are whole
                 deque(rest, maxlen=0)
             raise CutawayError(
-                f"{source} has {report.lines:,} lines and {target} has {other.lines:,} lines, expected the same number"
+                "{source} has {lines:,} lines and {target} has {lines2:,} lines, expected the same number",
+                source=source,
+                lines=report.lines,
+                target=target,
+                lines2=other.lines,
             )
         if one is not None and two is not None:
             yield Pair(one, two, "", number)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.words import Phrase, listed, say
 
 Errors = Literal["strict", "replace", "skip"]
 _SHOWN = 10
@@ -31,24 +32,26 @@ class Report:
         if len(self.problems) < _SHOWN:
             self.problems.append(problem)
 
+    def told(self) -> Phrase:
+        """The counts that are not 0, in words."""
+        parts = (
+            (self.lines, say("{n:,} lines", n=self.lines)),
+            (self.replaced, say("{n:,} bad bytes replaced", n=self.replaced)),
+            (self.skipped, say("{n:,} bad lines skipped", n=self.skipped)),
+            (self.empty, say("{n:,} empty ones left out", n=self.empty)),
+            (self.long, say("{n:,} too long ones left out", n=self.long)),
+        )
+        return listed(phrase for place, (count, phrase) in enumerate(parts) if count or place == 0)
+
     def __str__(self) -> str:
-        parts = [f"{self.lines:,} lines"]
-        for name, what in (
-            ("replaced", "bad bytes replaced"),
-            ("skipped", "bad lines skipped"),
-            ("empty", "empty ones left out"),
-            ("long", "too long ones left out"),
-        ):
-            if count := getattr(self, name):
-                parts.append(f"{count:,} {what}")
-        return ", ".join(parts)
+        return str(self.told())
 
 
 def read_lines(path: str | Path, errors: Errors = "strict", report: Report | None = None) -> Iterator[str]:
     """The lines of a file without their ends, blank ones included.
 
     `errors`: "strict" raises CutawayError with file, line and byte offset at the first bad byte or NUL;
-    "replace" puts U+FFFD; "skip" leaves the line out. Both count in `report`.
+    "replace" puts U+FFFD; "skip" leaves the line out. Message count in `report`.
     UTF-16 is recognised by its mark and always refused.
     """
     for _, line in numbered(Path(path), errors, report or Report()):
@@ -59,7 +62,7 @@ def read_lines(path: str | Path, errors: Errors = "strict", report: Report | Non
 def numbered(path: Path, errors: Errors, report: Report) -> Iterator[tuple[int, str | None]]:
     """Line number from 1 and line; None stands for one that is skipped."""
     if errors not in ("strict", "replace", "skip"):
-        raise CutawayError(f"errors is {errors!r}, expected strict, replace or skip")
+        raise CutawayError("errors is {errors!r}, expected strict, replace or skip", errors=errors)
     start = 0  # byte of the (unpacked) file where the line begins
     for number, raw in enumerate(raw_lines(path), 1):
         report.lines += 1
@@ -67,8 +70,10 @@ def numbered(path: Path, errors: Errors, report: Report) -> Iterator[tuple[int, 
         if number == 1:
             if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise CutawayError(
-                    f"{path}: UTF-16, expected UTF-8; convert it with "
-                    f"iconv -f UTF-16 -t UTF-8 {path.name} > new-file"
+                    "{path}: UTF-16, expected UTF-8; convert it with iconv -f UTF-16 -t UTF-8 {name} > "
+                    "new-file",
+                    path=path,
+                    name=path.name,
                 )
             head = 3 if raw.startswith(codecs.BOM_UTF8) else 0
         end = len(raw) - raw.endswith(b"\n")
@@ -81,7 +86,9 @@ def numbered(path: Path, errors: Errors, report: Report) -> Iterator[tuple[int, 
                 f"{path}:{number}: {what} at byte {at + 1} of the line, byte {start + at + 1} of the file"
             )
             if errors == "strict":
-                raise CutawayError(f'{problem}; errors="replace" or "skip" goes on and counts such lines')
+                raise CutawayError(
+                    '{problem}; errors="replace" or "skip" goes on and counts such lines', problem=problem
+                )
             report.note(problem)
             if errors == "skip":
                 report.skipped += 1
@@ -120,13 +127,17 @@ def raw_lines(path: Path) -> Iterator[bytes]:
             yield from file
     except FileNotFoundError as error:
         beside = [other.name for other in path.parent.glob("*")] if path.parent.is_dir() else []
-        raise CutawayError(f"{path}: no such file{nearest(path.name, beside)}") from error
+        raise CutawayError(
+            "{path}: no such file{hint}", path=path, hint=nearest(path.name, beside)
+        ) from error
     except IsADirectoryError as error:
-        raise CutawayError(f"{path}: a folder, expected a file") from error
+        raise CutawayError("{path}: a folder, expected a file", path=path) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise CutawayError(f"{path}: damaged or cut gzip file: {error}") from error
+        raise CutawayError("{path}: damaged or cut gzip file: {error}", path=path, error=error) from error
     except OSError as error:
-        raise CutawayError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise CutawayError(
+            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror or error
+        ) from error
 
 
 def _open(path: Path) -> BufferedIOBase:

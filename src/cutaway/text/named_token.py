@@ -33,18 +33,28 @@ def find_token(token: SupportsIndex | str, size: int, tokenizers: Sequence[Token
             id = index(token)  # of NumPy and torch too
         except TypeError:
             raise CutawayError(
-                f"a token is {brief(token)}, expected an id, 0 to {size - 1}, or a text"
+                "a token is {token}, expected an id, 0 to {size}, or a text",
+                token=brief(token),
+                size=size - 1,
             ) from None
         if not 0 <= id < size:
-            raise CutawayError(f"token id {id} is not in the vocabulary, expected 0 to {size - 1}")
+            raise CutawayError(
+                "token id {id} is not in the vocabulary, expected 0 to {size}", id=id, size=size - 1
+            )
         return id
     if not tokenizers:
-        raise CutawayError(f"there is no tokenizer to find {brief(token)} with: give an id, 0 to {size - 1}")
+        raise CutawayError(
+            "there is no tokenizer to find {token} with: give an id, 0 to {size}",
+            token=brief(token),
+            size=size - 1,
+        )
     for meaning in _MEANINGS:
         named = {id for tokenizer in tokenizers for id in meaning(tokenizer, token) if id < size}
         if len(named) > 1:
             several = ", ".join(f"{piece_label(id, tokenizers[0])} (id {id})" for id in sorted(named))
-            raise CutawayError(f"{brief(token)} may be any of {several}: give the id")
+            raise CutawayError(
+                "{token} may be any of {several}: give the id", token=brief(token), several=several
+            )
         if named:
             return named.pop()
     raise CutawayError(_not_one(token, tokenizers[0]))

@@ -35,19 +35,31 @@ class Plan:
         ):
             if value not in choices:
                 hint = nearest(str(value), choices)
-                raise CutawayError(f"{name} is {value!r}{hint}, expected one of {', '.join(choices)}")
+                raise CutawayError(
+                    "{name} is {value!r}{hint}, expected one of {choices}",
+                    name=name,
+                    value=value,
+                    hint=hint,
+                    choices=", ".join(choices),
+                )
         if self.vocab_size is None and self.kind not in ("words", "characters"):
-            raise CutawayError(f"vocab_size is needed for a {self.kind} vocabulary")
+            raise CutawayError("vocab_size is needed for a {kind} vocabulary", kind=self.kind)
         if self.vocab_size is not None and not 1 <= self.vocab_size <= MOST_PIECES:
-            raise CutawayError(f"vocab_size is {self.vocab_size}, expected 1 to {MOST_PIECES:,}")
+            raise CutawayError(
+                "vocab_size is {vocab_size}, expected 1 to {most_pieces:,}",
+                vocab_size=self.vocab_size,
+                most_pieces=MOST_PIECES,
+            )
         if not 0.0 < self.coverage <= 1.0:
-            raise CutawayError(f"coverage is {self.coverage}, expected 0 < coverage <= 1")
+            raise CutawayError("coverage is {coverage}, expected 0 < coverage <= 1", coverage=self.coverage)
         if self.alphabet is not None and self.alphabet < 1:
-            raise CutawayError(f"alphabet is {self.alphabet}, expected at least 1 character")
+            raise CutawayError(
+                "alphabet is {alphabet}, expected at least 1 character", alphabet=self.alphabet
+            )
         if self.min_count < 1:
-            raise CutawayError(f"min_count is {self.min_count}, expected at least 1")
+            raise CutawayError("min_count is {min_count}, expected at least 1", min_count=self.min_count)
         if self.kind not in ("bpe-bytes", "bpe") and self.unk is None:
-            raise CutawayError(f"a {self.kind} vocabulary needs a piece for the role unk")
+            raise CutawayError("a {kind} vocabulary needs a piece for the role unk", kind=self.kind)
         for piece in self.controls:
             if not piece or piece.isspace():
-                raise CutawayError(f"control token {piece!r} is blank")
+                raise CutawayError("control token {piece!r} is blank", piece=piece)

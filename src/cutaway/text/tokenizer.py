@@ -74,7 +74,10 @@ class Tokenizer(Vocabulary):
         size = max(pieces, default=-1) + 1 if joint is None else joint.size
         if joint is None and size > 2 * len(pieces) + MOST_GAPS:
             raise CutawayError(
-                f"{where}: a piece has the id {size - 1:,}, but there are only {len(pieces):,} pieces"
+                "{where}: a piece has the id {size:,}, but there are only {count:,} pieces",
+                where=where,
+                size=size - 1,
+                count=len(pieces),
             )
         by_id = [pieces.get(id) for id in range(size)]
         super().__init__(by_id, controls, settings, tokenizer_json.decoders(description), where)
@@ -146,7 +149,12 @@ class Tokenizer(Vocabulary):
             roles = BERT_ROLES if kind == "wordpiece" else DEFAULT_ROLES
         for role in roles:
             if role not in ROLES:
-                raise CutawayError(f"unknown role {role!r}{nearest(role, ROLES)}; roles: {', '.join(ROLES)}")
+                raise CutawayError(
+                    "unknown role {role!r}{hint}; roles: {roles}",
+                    role=role,
+                    hint=nearest(role, ROLES),
+                    roles=", ".join(ROLES),
+                )
         marks = [f">>{language}<<" for language in languages]
         plan = Plan(
             kind=kind,
@@ -293,7 +301,8 @@ def _valid(text: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise CutawayError(
-            f"text has a lone surrogate U+{ord(text[error.start]):04X} at character {error.start}, "
-            "expected Unicode characters"
+            "text has a lone surrogate U+{ord:04X} at character {start}, expected Unicode characters",
+            ord=ord(text[error.start]),
+            start=error.start,
         ) from error
     return text

@@ -72,8 +72,9 @@ def train(texts: Iterable[str | Path], plan: Plan) -> str:
     size = tokenizer.get_vocab_size()
     if plan.vocab_size is not None and size > plan.vocab_size:
         raise CutawayError(
-            f"vocab_size is {plan.vocab_size}, too small: control tokens, bytes and characters "
-            f"already take {size}"
+            "vocab_size is {vocab_size}, too small: control tokens, bytes and characters already take {size}",
+            vocab_size=plan.vocab_size,
+            size=size,
         )
     # A space after a language mark belongs to the mark, for those who write it in the text for `transformers`.
     marks = [AddedToken(piece, normalized=False, rstrip=piece in plan.marks) for piece in plan.controls]
@@ -115,8 +116,12 @@ def _subwords(source: Sequence[str | Path], plan: Plan) -> Tokenizer:
     room = plan.vocab_size - len(fixed)
     if room < len(alphabet):
         raise CutawayError(
-            f"vocab_size is {plan.vocab_size}, too small: control tokens and bytes take {len(fixed)}, "
-            f"characters {len(alphabet)}; give at least {len(fixed) + len(alphabet)}, or a smaller alphabet"
+            "vocab_size is {vocab_size}, too small: control tokens and bytes take {count}, "
+            "characters {count2}; give at least {count3}, or a smaller alphabet",
+            vocab_size=plan.vocab_size,
+            count=len(fixed),
+            count2=len(alphabet),
+            count3=len(fixed) + len(alphabet),
         )
     normalizer = normalizers.Sequence(steps) if steps else None
     learn = _unigram if plan.kind == "unigram" else _bpe
@@ -205,9 +210,12 @@ def _wordpiece(source: Sequence[str | Path], plan: Plan) -> Tokenizer:
     room = plan.vocab_size - len(plan.controls)
     if room < len(both):
         raise CutawayError(
-            f"vocab_size is {plan.vocab_size}, too small: control tokens take {len(plan.controls)}, characters at the "
-            f"start of a word and within {len(both)}; give at least {len(plan.controls) + len(both)}, or a smaller "
-            "alphabet"
+            "vocab_size is {vocab_size}, too small: control tokens take {count}, characters at the "
+            "start of a word and within {count2}; give at least {count3}, or a smaller alphabet",
+            vocab_size=plan.vocab_size,
+            count=len(plan.controls),
+            count2=len(both),
+            count3=len(plan.controls) + len(both),
         )
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -302,6 +310,11 @@ def _template(plan: Plan, tokenizer: Tokenizer) -> processors.TemplateProcessing
     for part in used:
         if part not in plan.controls:
             hint = nearest(part, plan.controls)
-            raise CutawayError(f"template {plan.template!r}: {part!r} is no control token{hint}")
+            raise CutawayError(
+                "template {template_!r}: {part!r} is no control token{hint}",
+                template_=plan.template,
+                part=part,
+                hint=hint,
+            )
     ids = [(part, tokenizer.token_to_id(part)) for part in dict.fromkeys(used)]
     return processors.TemplateProcessing(single=plan.template, special_tokens=ids)

@@ -61,7 +61,12 @@ class Vocabulary:
     def role(self, name: str) -> int | None:
         """Id of the control token with that role (one of `ROLES`), or None."""
         if name not in ROLES:
-            raise CutawayError(f"unknown role {name!r}{nearest(name, ROLES)}; roles: {', '.join(ROLES)}")
+            raise CutawayError(
+                "unknown role {name!r}{hint}; roles: {roles}",
+                name=name,
+                hint=nearest(name, ROLES),
+                roles=", ".join(ROLES),
+            )
         return self._roles.get(name)
 
     def require(self, name: str) -> int:
@@ -69,7 +74,12 @@ class Vocabulary:
         id = self.role(name)
         if id is None:
             there = ", ".join(self._roles) or "none"
-            raise CutawayError(f"{self._where}: no {name} token, which is needed here (roles there: {there})")
+            raise CutawayError(
+                "{where}: no {name} token, which is needed here (roles there: {there})",
+                where=self._where,
+                name=name,
+                there=there,
+            )
         return id
 
     def id(self, piece: str) -> int | None:
@@ -80,7 +90,12 @@ class Vocabulary:
         """The piece as the vocabulary spells it. CutawayError for an id out of range."""
         piece = self._pieces[id] if 0 <= id < len(self._pieces) else None
         if piece is None:
-            raise CutawayError(f"{self._where}: no piece has id {id} (expected 0 to {len(self._pieces) - 1})")
+            raise CutawayError(
+                "{where}: no piece has id {id} (expected 0 to {count})",
+                where=self._where,
+                id=id,
+                count=len(self._pieces) - 1,
+            )
         return piece
 
     def is_control(self, id: int) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cutaway.errors import CutawayError
-from cutaway.page.locale import Both, told
 from cutaway.text.batches.batch import Batch
 from cutaway.text.lines import Report
 from cutaway.text.tokenizer import Tokenizer
@@ -13,9 +12,10 @@ from cutaway.train.evaluate import Direction
 from cutaway.train.loop import Batches
 from cutaway.train.recipe import TokenizerPart
 from cutaway.train.state import damage, write_folder
+from cutaway.words import Text, say
 
-Say = Callable[[str], None]
-TRAINING, VALIDATION = Both("training", "训练"), Both("validation", "验证")
+Tell = Callable[[Text], None]
+TRAINING, VALIDATION = say("training"), say("validation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def learned_tokenizer(
     part: TokenizerPart,
     folder: Path,
     texts: Sequence[str],
-    say: Say,
+    tell: Tell,
     *,
     languages: Sequence[str] = (),
     roles: Mapping[str, str] | None = None,
@@ -46,14 +46,15 @@ def learned_tokenizer(
     kept = folder / "tokenizer"
     if kept.is_dir():
         if fault := damage(kept):
-            raise CutawayError(f"{fault}; delete {kept} to train the tokenizer anew")
+            raise CutawayError("{fault}; delete {kept} to train the tokenizer anew", fault=fault, kept=kept)
         return Tokenizer.open(kept)
     step = max(1, -(-len(texts) // part.texts))
     chosen = texts[::step]
-    say(
-        told(
-            f"tokenizer: learning a {part.kind} vocabulary from {len(chosen):,} texts",
-            f"分词器：从 {len(chosen):,} 段文字学词表（{part.kind}）",
+    tell(
+        say(
+            "tokenizer: learning a {kind} vocabulary from {count:,} texts",
+            kind=part.kind,
+            count=len(chosen),
         )
     )
     tokenizer = Tokenizer.train(
@@ -70,18 +71,13 @@ def learned_tokenizer(
     )
     write_folder(kept, tokenizer.save)
     size = f"{tokenizer.vocab_size:,}"
-    say(told(f"tokenizer: {size} pieces, kept in {kept}", f"分词器：{size} 个词块，存于 {kept}"))
+    tell(say("tokenizer: {size} pieces, kept in {kept}", size=size, kept=kept))
     return tokenizer
 
 
-def say_report(path: Path, report: Report, say: Say) -> None:
+def report_to(path: Path, report: Report, tell: Tell) -> None:
     """Tell what was met while the file at `path` was read."""
-    counts = ((report.skipped, "个坏行"), (report.empty, "个空的"), (report.long, "个过长的"))
-    left_out = "、".join(f"{count:,} {what}" for count, what in counts if count)
-    zh = [f"{report.lines:,} 行"]
-    zh += [f"替换 {report.replaced:,} 个坏字节"] if report.replaced else []
-    zh += [f"略去 {left_out}"] if left_out else []
-    say(told(f"{path}: {report}", f"{path}：{'，'.join(zh)}"))
+    tell(say("{path}: {report}", path=path, report=report.told()))
 
 
 def decoder_start(tokenizer: Tokenizer) -> int:

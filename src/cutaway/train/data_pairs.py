@@ -6,23 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
-from cutaway.page.locale import Both, told
 from cutaway.text.batches.pairs import PairBatches, Pairs, pair_examples
 from cutaway.text.corpus import Pair, Report, read_jsonl, read_parallel, read_tsv
 from cutaway.train.data import (
     TRAINING,
     VALIDATION,
     Prepared,
-    Say,
+    Tell,
     decoder_start,
     learned_tokenizer,
-    say_report,
+    report_to,
 )
 from cutaway.train.evaluate import Direction
 from cutaway.train.recipe import DataPart, Recipe, Source
+from cutaway.words import Phrase, say
 
 
-def prepare_pairs(recipe: Recipe, folder: Path, say: Say) -> Prepared:
+def prepare_pairs(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
     """Read, tokenise and batch the pairs of `recipe`; a learned tokenizer is kept in `folder`/tokenizer.
 
     `say` gets a line for what was read, left out or replaced. Raises CutawayError for data that are missing,
@@ -30,30 +30,34 @@ def prepare_pairs(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     """
     data, train = recipe.data, recipe.train
     source, target, both = _directions(data)
-    pairs = [pair for part in data.sources for pair in _read_pairs(part, data, source, target, say)]
-    pairs, held = hold_out(pairs, data, say)
+    pairs = [pair for part in data.sources for pair in _read_pairs(part, data, source, target, tell)]
+    pairs, held = hold_out(pairs, data, tell)
     for part in data.validation.sources:
-        held += _read_pairs(part, data, source, target, say)
+        held += _read_pairs(part, data, source, target, tell)
     if not pairs:
         raise CutawayError("the sources hold no pair to train on")
     weights = _weights(data, {pair.domain for pair in pairs})
     texts = _weighted([(weights[pair.domain], pair.source, pair.target) for pair in pairs])
     marks = [f">>{language}<<" for language in data.languages.values()]
     tokenizer = learned_tokenizer(
-        recipe.tokenizer, folder, texts, say, languages=list(data.languages.values()), template="$A </s>"
+        recipe.tokenizer, folder, texts, tell, languages=list(data.languages.values()), template="$A </s>"
     )
     for mark in marks:
         if tokenizer.id(mark) is None:
-            raise CutawayError(f"the tokenizer has no control token {mark}; train one for this recipe")
+            raise CutawayError(
+                "the tokenizer has no control token {mark}; train one for this recipe", mark=mark
+            )
     to_target, to_source = (_mark(data, name) for name in (target, source))
     if both and (to_target is None or to_source is None):
         raise CutawayError(
-            f"data.directions has both ways of {source} and {target}: data.languages must name a language for"
-            " each, so that the model is told which way to go"
+            "data.directions has both ways of {source} and {target}: data.languages must name a "
+            "language for each, so that the model is told which way to go",
+            source=source,
+            target=target,
         )
     pad, start = tokenizer.require("pad"), decoder_start(tokenizer)
 
-    def examples(chosen: Sequence[Pair], what: Both) -> dict[str, Pairs]:
+    def examples(chosen: Sequence[Pair], what: Phrase) -> dict[str, Pairs]:
         report = Report()
         found = pair_examples(
             chosen,
@@ -65,16 +69,18 @@ def prepare_pairs(recipe: Recipe, folder: Path, say: Say) -> Prepared:
             report=report,
         )
         kept = sum(len(part) for part in found.values())
-        left_out = f"{report.empty:,} blank, {report.long:,} too long"
-        say(
-            told(
-                f"{what.en}: {len(chosen):,} pairs, {kept:,} examples, {left_out}",
-                f"{what.zh}：{len(chosen):,} 个句对，{kept:,} 个样本；略去 {report.empty:,} 个空的、"
-                f"{report.long:,} 个过长的",
+        left_out = say("{empty:,} blank, {long:,} too long", empty=report.empty, long=report.long)
+        tell(
+            say(
+                "{what}: {count:,} pairs, {kept:,} examples, {left_out}",
+                what=what,
+                count=len(chosen),
+                kept=kept,
+                left_out=left_out,
             )
         )
         if kept == 0:
-            raise CutawayError(f"no {what.en} pair is left: {left_out}")
+            raise CutawayError("no {what} pair is left: {left_out}", what=what, left_out=left_out)
         return found
 
     parts = examples(pairs, TRAINING)
@@ -108,8 +114,9 @@ def _directions(data: DataPart) -> tuple[str, str, bool]:
     ways = [tuple(direction.split(">")) for direction in data.directions]
     if not ways or len(ways) > 2 or (len(ways) == 2 and ways[0] != ways[1][::-1]):
         raise CutawayError(
-            f"data.directions is {list(data.directions)}, expected one direction or both of one pair of columns,"
-            ' such as ["zh>en", "en>zh"]'
+            "data.directions is {directions}, expected one direction or both of one pair of "
+            'columns, such as ["zh>en", "en>zh"]',
+            directions=list(data.directions),
         )
     return ways[0][0].strip(), ways[0][1].strip(), len(ways) == 2
 
@@ -119,14 +126,16 @@ def _mark(data: DataPart, column: str) -> str | None:
     return None if language is None else f">>{language}<<"
 
 
-def _read_pairs(part: Source, data: DataPart, source: str, target: str, say: Say) -> list[Pair]:
+def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Tell) -> list[Pair]:
     path, report = Path(data.folder) / part.path, Report()
     if part.format == "tsv":
         domain = "domain" if "domain" in part.columns and part.domain is None else None
         found = read_tsv(path, source, target, domain, part.columns or None, part.errors, report)
     elif part.format == "parallel":
         if part.other is None or len(part.columns) != 2:
-            raise CutawayError(f"{path}: a parallel source needs `other` (the second file) and two `columns`")
+            raise CutawayError(
+                "{path}: a parallel source needs `other` (the second file) and two `columns`", path=path
+            )
         found = read_parallel(path, Path(data.folder) / part.other, part.errors, report)
         if part.columns == (target, source):
             found = (replace(pair, source=pair.target, target=pair.source) for pair in found)
@@ -134,13 +143,13 @@ def _read_pairs(part: Source, data: DataPart, source: str, target: str, say: Say
         rows = read_jsonl(path, (source, target), part.errors, report)
         found = (Pair(one, two, "", line) for line, (one, two) in enumerate(rows, 1))
     else:
-        raise CutawayError(f"{path}: format text has no pairs; expected tsv, parallel or jsonl")
+        raise CutawayError("{path}: format text has no pairs; expected tsv, parallel or jsonl", path=path)
     pairs = [replace(pair, domain=part.domain) if part.domain is not None else pair for pair in found]
-    say_report(path, report, say)
+    report_to(path, report, tell)
     return pairs[round(part.part[0] * len(pairs)) : round(part.part[1] * len(pairs))]
 
 
-def hold_out(pairs: list[Pair], data: DataPart, say: Say) -> tuple[list[Pair], list[Pair]]:
+def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair], list[Pair]]:
     """Split off validation pairs: those with the smallest hash of their text, so the same ones whatever the order
     or seed. Training pairs that share a side with one of them are left out too, and counted."""
     wanted, domains = data.validation.hold_out, data.validation.domains
@@ -151,21 +160,27 @@ def hold_out(pairs: list[Pair], data: DataPart, say: Say) -> tuple[list[Pair], l
         if domain not in known:
             hint = nearest(domain, known)
             raise CutawayError(
-                f"data.validation.domains: no pair is of domain {domain!r}{hint}; domains: {', '.join(sorted(known))}"
+                "data.validation.domains: no pair is of domain {domain!r}{hint}; domains: {known}",
+                domain=domain,
+                hint=hint,
+                known=", ".join(sorted(known)),
             )
     from_ = [pair for pair in pairs if not domains or pair.domain in domains]
     held = sorted(from_, key=_fingerprint)[:wanted]
     if len(held) == len(pairs):
         raise CutawayError(
-            f"data.validation.hold_out is {wanted}, but there are only {len(pairs)} pairs in all"
+            "data.validation.hold_out is {wanted}, but there are only {count} pairs in all",
+            wanted=wanted,
+            count=len(pairs),
         )
     sources, targets = {pair.source for pair in held}, {pair.target for pair in held}
     rest = [pair for pair in pairs if pair.source not in sources and pair.target not in targets]
     more = f"{len(pairs) - len(rest) - len(held):,}"
-    say(
-        told(
-            f"validation: {len(held):,} pairs held out; {more} more share a side with one",
-            f"验证：留出 {len(held):,} 个句对；另有 {more} 个与它们有一边相同，不用于训练",
+    tell(
+        say(
+            "validation: {count:,} pairs held out; {more} more share a side with one",
+            count=len(held),
+            more=more,
         )
     )
     return rest, held
@@ -180,10 +195,15 @@ def _weights(data: DataPart, domains: set[str]) -> dict[str, float]:
         if domain != "*" and domain not in domains:
             hint = nearest(domain, domains)
             raise CutawayError(
-                f"data.weights.{domain}: no example is of that domain{hint}; domains: {', '.join(sorted(domains))}"
+                "data.weights.{domain}: no example is of that domain{hint}; domains: {domains}",
+                domain=domain,
+                hint=hint,
+                domains=", ".join(sorted(domains)),
             )
         if weight < 0:
-            raise CutawayError(f"data.weights.{domain} is {weight}, expected at least 0")
+            raise CutawayError(
+                "data.weights.{domain} is {weight}, expected at least 0", domain=domain, weight=weight
+            )
     other = data.weights.get("*", 1.0)
     return {domain: data.weights.get(domain, other) for domain in domains}
 

@@ -17,9 +17,11 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise CutawayError(f"run.device is {name!r}, expected auto, cpu or cuda") from error
+        raise CutawayError("run.device is {name!r}, expected auto, cpu or cuda", name=name) from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise CutawayError(f"run.device is {name!r}, but torch sees no CUDA device here; use cpu or auto")
+        raise CutawayError(
+            "run.device is {name!r}, but torch sees no CUDA device here; use cpu or auto", name=name
+        )
     return device
 
 

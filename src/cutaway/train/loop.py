@@ -14,7 +14,6 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
-from cutaway.page.locale import Both, told
 from cutaway.text.batches.batch import Batch
 from cutaway.train.average import Average
 from cutaway.train.device import give_back_memory
@@ -27,6 +26,7 @@ from cutaway.train.randomness import RandomState, draw_seed, random_state, resto
 from cutaway.train.recipe import refuse_changes
 from cutaway.train.schedule import Schedule
 from cutaway.train.state import RunFolder, read_state
+from cutaway.words import Phrase, say, told
 
 
 class Batches(Protocol):
@@ -111,11 +111,8 @@ class Trainer:
     def _finished(self) -> bool:
         at, patience = self.position, self.limits.patience
         if patience is not None and at.stale >= patience:
-            self.progress.say(
-                told(
-                    f"early stop: no better validation loss in {at.stale} validations",
-                    f"提前停止：连续 {at.stale} 次验证的损失没有变好",
-                )
+            self.progress.tell(
+                told("early stop: no better validation loss in {stale} validations", stale=at.stale)
             )
             return True
         return self.limits.reached(at.step, at.tokens, at.seconds)
@@ -149,9 +146,9 @@ class Trainer:
         tokens = sum(counts)
         factor = self.schedule.at(at.step, self.limits.total(at.step, at.tokens + tokens, at.seconds or 1e-9))
         entry: dict[str, object] = {"step": at.step, "tokens": tokens, "lr": self.optimizer.lr * factor}
-        skipped: Both | None = None
+        skipped: Phrase | None = None
         if tokens == 0:
-            skipped = Both("no label of this window is counted", "这一窗口里没有计入损失的词块")
+            skipped = say("no label of this window is counted")
         else:
             total = float(torch.stack(losses).sum())
             norm = self._normalise(tokens)
@@ -163,7 +160,7 @@ class Trainer:
             else:
                 at.skipped += 1
                 at.bad_in_a_row += 1
-                skipped = Both("loss or gradient is not finite", "损失或梯度不是有限数")
+                skipped = say("loss or gradient is not finite")
                 entry["samples"] = index
                 entry["loss"], entry["gradient_norm"] = repr(total / tokens), repr(norm)
         self.optimizer.zero_grad()
@@ -255,7 +252,7 @@ class Trainer:
         self._saved_step = at.step
         give_back_memory()
         for failure in self.folder.retain(self.limits.keep, at.best_step):
-            self.progress.say(failure)
+            self.progress.tell(failure)
         return path
 
     def resume(self, path: Path) -> None:
@@ -267,7 +264,7 @@ class Trainer:
         recipe = values.get("recipe")
         position, batches, python = values.get("position"), values.get("batches"), values.get("python_random")
         if not (isinstance(recipe, dict) and isinstance(position, dict) and isinstance(batches, dict)):
-            raise CutawayError(f"{path / 'training.json'}: not a training state of this version")
+            raise CutawayError("{path}: not a training state of this version", path=path / "training.json")
         refuse_changes(recipe, self.fingerprint, self.folder.path)
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "average": {}, "random": {}}
         for key, value in tensors.items():
@@ -286,11 +283,12 @@ class Trainer:
         self.progress.rewind(self.position.step)
         if values.get("threads") != torch.get_num_threads():
             before, now = values.get("threads"), torch.get_num_threads()
-            self.progress.say(
+            self.progress.tell(
                 told(
-                    f"the checkpoint was made with {before} threads, this run has {now}: sums may differ in their"
-                    " last bit",
-                    f"检查点是用 {before} 个线程算出的，这次是 {now} 个：求和结果的末位可能不同",
+                    "the checkpoint was made with {before} threads, this run has {now}: sums may differ in "
+                    "their last bit",
+                    before=before,
+                    now=now,
                 )
             )
 

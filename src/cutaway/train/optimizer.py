@@ -141,7 +141,7 @@ class Optimizer:
         for key, value in tensors.items():
             name, _, entry = key.rpartition("/")
             if name not in by_name:
-                raise CutawayError(f"optimiser state for {name!r}, which this model does not have")
+                raise CutawayError("optimiser state for {name!r}, which this model does not have", name=name)
             p = by_name[name]
             entries = self.muon.state[p] if p in self.muon.state else self.adamw.state[p]
             entries[entry] = value.to(p.device, copy=True)

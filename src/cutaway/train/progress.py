@@ -15,10 +15,10 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 from cutaway.errors import CutawayError
-from cutaway.page.locale import Both, reader_locale, said, told
 from cutaway.train.evaluate import Scores
+from cutaway.words import Phrase, Text, reader_locale, said, say, told
 
-_NAMES = {"loss": Both("loss", "损失"), "bits_per_byte": Both("bits per byte", "每字节比特数")}
+_NAMES = {"loss": say("loss"), "bits_per_byte": say("bits per byte")}
 
 
 class ScalarWriter(Protocol):
@@ -62,7 +62,7 @@ class Progress:
                 TextColumn("{task.percentage:>3.0f} %"),
                 console=self.console,
             )
-            self._task = self._bar.add_task(told("starting", "准备中"), total=1.0)
+            self._task = self._bar.add_task(told("starting"), total=1.0)
             self._bar.start()
         return self
 
@@ -100,12 +100,12 @@ class Progress:
         seconds: float,
         done: float,
         elapsed: float,
-        skipped: Both | None = None,
+        skipped: Phrase | None = None,
     ) -> None:
         """A step's values, the seconds it took, the part of the run that is done, the seconds so far, and why its
         update was left out if it was."""
         if skipped is not None:
-            entry = {**entry, "skipped": skipped.en}
+            entry = {**entry, "skipped": str(skipped)}
         tokens, loss = entry["tokens"], entry.get("loss")
         assert isinstance(tokens, int)
         rate = tokens / max(seconds, 1e-9)
@@ -120,23 +120,28 @@ class Progress:
                     self._writer.add_scalar(f"train/{name}", value, int(str(entry["step"])))
         if skipped is not None:
             samples = entry.get("samples")
-            self.say(
+            self.tell(
                 told(
-                    f"step {entry['step']} skipped: {skipped.en}{f', samples {samples}' if samples else ''}",
-                    f"跳过第 {entry['step']} 步：{skipped.zh}{f'，样本 {samples}' if samples else ''}",
+                    "step {entry} skipped: {skipped}{samples}",
+                    entry=entry["step"],
+                    skipped=skipped,
+                    samples=say(", samples {samples}", samples=samples) if samples else "",
                 )
             )
         left = elapsed / done - elapsed if done > 0 else 0.0
-        loss = "" if self._loss is None else f" · {told('loss', '损失')} {self._loss:.4f}"
+        loss = "" if self._loss is None else f" · {told('loss')} {self._loss:.4f}"
         line = told(
-            f"step {entry['step']}{loss} · {self._rate:,.0f} tokens/s · {clock(left)} left",
-            f"第 {entry['step']} 步{loss} · 每秒 {self._rate:,.0f} 个词块 · 还需 {clock(left)}",
+            "step {entry}{loss} · {rate:,.0f} tokens/s · {clock} left",
+            entry=entry["step"],
+            loss=loss,
+            rate=self._rate,
+            clock=clock(left),
         )
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=line, completed=min(done, 1.0))
         elif time.monotonic() - self._said >= self.every:
             self._said = time.monotonic()
-            self.say(line)
+            self.tell(line)
 
     def validation(self, step: int, scores: Scores, better: bool) -> None:
         values = scores.values()
@@ -148,18 +153,20 @@ class Progress:
         shown = " · ".join(
             f"{said(_NAMES.get(name, name), locale)} {value:.4g}" for name, value in values.items()
         )
-        self.say(
+        self.tell(
             told(
-                f"step {step} validation: {shown}{' (best so far)' if better else ''}",
-                f"第 {step} 步，验证：{shown}{'（目前最好）' if better else ''}",
+                "step {step} validation: {shown}{best}",
+                step=step,
+                shown=shown,
+                best=say(" (best so far)") if better else "",
             )
         )
         for source, output, reference in scores.samples:
-            self.say(f"  {source} → {output}" + (f"   ({reference})" if reference else ""))
+            self.tell(f"  {source} → {output}" + (f"   ({reference})" if reference else ""))
 
-    def say(self, text: str) -> None:
+    def tell(self, text: Text) -> None:
         """One line for whoever watches, above the progress line where there is one."""
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(said(text), markup=False, highlight=False, soft_wrap=True)
 
     def _write(self, entry: dict[str, object]) -> None:
         if self._file is not None:

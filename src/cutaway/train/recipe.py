@@ -265,8 +265,10 @@ def refuse_changes(before: Mapping[str, object], now: Mapping[str, object], fold
     """Raises CutawayError naming every field in which a run that is to be resumed differs from its past."""
     if found := changes(before, now):
         raise CutawayError(
-            f"{folder} holds a run with another recipe: {'; '.join(found)}. Change it back to resume, or give this"
-            " run another run.name (train.init can start it from the old weights)"
+            "{folder} holds a run with another recipe: {found}. Change it back to resume, or give "
+            "this run another run.name (train.init can start it from the old weights)",
+            folder=folder,
+            found="; ".join(found),
         )
 
 

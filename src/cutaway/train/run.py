@@ -10,7 +10,6 @@ from cutaway.checkpoint import folder as checkpoint
 from cutaway.config import ModelConfig, parse
 from cutaway.errors import CutawayError
 from cutaway.models.build import PRESETS, Model, build, preset
-from cutaway.page.locale import Both, told
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.train.average import Average
 from cutaway.train.data import Prepared, decoder_start
@@ -26,8 +25,9 @@ from cutaway.train.progress import Progress
 from cutaway.train.recipe import Recipe, fingerprint
 from cutaway.train.signals import Interrupts
 from cutaway.train.state import RunFolder
+from cutaway.words import Text, say
 
-Say = Callable[[str], None]
+Tell = Callable[[Text], None]
 
 
 def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
@@ -42,34 +42,36 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
     device = pick_device(recipe.run.device)
     if not Path(recipe.data.folder).is_dir():
         raise CutawayError(
-            f"data.folder is {recipe.data.folder!r}, which is no folder here ({Path.cwd()}); give data.folder=PATH"
+            "data.folder is {folder!r}, which is no folder here ({cwd}); give data.folder=PATH",
+            folder=recipe.data.folder,
+            cwd=Path.cwd(),
         )
     with RunFolder(recipe.folder) as folder:
         tensorboard = folder.path / "tensorboard" if recipe.train.tensorboard else None
         progress = Progress(folder.path / "log.jsonl", tensorboard=tensorboard)
-        newest = folder.newest(progress.say)
+        newest = folder.newest(progress.tell)
         if recipe.train.objective == "seq2seq":
-            prepared = prepare_pairs(recipe, folder.path, progress.say)
+            prepared = prepare_pairs(recipe, folder.path, progress.tell)
         else:
-            prepared = prepare_texts(recipe, folder.path, _context(recipe), progress.say)
+            prepared = prepare_texts(recipe, folder.path, _context(recipe), progress.tell)
         give_back_memory()
         torch.manual_seed(recipe.run.seed)
         config = model_config(recipe, prepared.tokenizer)
         model = build(config).to(device)
         if recipe.train.init is not None and newest is None:
-            warm_start(model, Path(recipe.train.init), progress.say)
+            warm_start(model, Path(recipe.train.init), progress.tell)
         trainer = _trainer(recipe, model, prepared, folder, progress, device)
         if newest is not None:
             trainer.resume(newest)
             step = trainer.position.step
-            progress.say(
-                told(f"resumed from {newest} (step {step})", f"从 {newest} 接着训练（第 {step} 步）")
-            )
+            progress.tell(say("resumed from {newest} (step {step})", newest=newest, step=step))
         count = sum(p.numel() for p in model.parameters())
-        progress.say(
-            told(
-                f"{count:,} parameters, {trainer.precision} products on {device}",
-                f"{count:,} 个参数，在 {device} 上以 {trainer.precision} 做矩阵乘法",
+        progress.tell(
+            say(
+                "{count:,} parameters, {precision} products on {device}",
+                count=count,
+                precision=trainer.precision,
+                device=device,
             )
         )
         with interrupted or nullcontext():
@@ -77,17 +79,14 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
                 trainer.interrupted = interrupted
             position = trainer.run()
         if trainer.interrupted():
-            kept = Both("before step 1", "还没有走完第 1 步")
+            kept = say("before step 1")
             if position.step:
-                kept = Both(
-                    f"step {position.step} is saved, the same command goes on",
-                    f"第 {position.step} 步已保存，再次运行同一命令即可接着训练",
-                )
-            progress.say(told(f"stopped by a signal; {kept.en}", f"收到信号，已停止；{kept.zh}"))
+                kept = say("step {step} is saved, the same command goes on", step=position.step)
+            progress.tell(say("stopped by a signal; {kept}", kept=kept))
         elif position.step > 0:
             step = position.best_step or position.step
             source = folder.export(step)
-            progress.say(told(f"{source}: the model of step {step}", f"{source}：第 {step} 步的模型"))
+            progress.tell(say("{source}: the model of step {step}", source=source, step=step))
         return position
 
 
@@ -107,13 +106,17 @@ def model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     family = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "encoder-only"}
     if config.family != family[recipe.train.objective]:
         raise CutawayError(
-            f"train.objective {recipe.train.objective!r} trains the {family[recipe.train.objective]} family, but"
-            f" the model is {config.family}"
+            "train.objective {objective!r} trains the {family} family, but the model is {family2}",
+            objective=recipe.train.objective,
+            family=family[recipe.train.objective],
+            family2=config.family,
         )
     longest = max(recipe.data.max_source, recipe.data.max_target)
     if recipe.train.objective == "seq2seq" and longest > config.max_len:
         raise CutawayError(
-            f"data.max_source or max_target is {longest}, beyond model.max_len ({config.max_len} positions)"
+            "data.max_source or max_target is {longest}, beyond model.max_len ({max_len} positions)",
+            longest=longest,
+            max_len=config.max_len,
         )
     return config
 
@@ -127,7 +130,7 @@ def _context(recipe: Recipe) -> int:
     return int(str(given))
 
 
-def warm_start(model: Model, path: Path, say: Say) -> None:
+def warm_start(model: Model, path: Path, tell: Tell) -> None:
     """Take every weight of `model` from the checkpoint folder at `path`. Raises CutawayError when shapes differ."""
     loaded = checkpoint.load(path)
     theirs = dict(loaded.model.named_parameters())
@@ -135,9 +138,15 @@ def warm_start(model: Model, path: Path, say: Say) -> None:
         for name, p in model.named_parameters():
             if name not in theirs or theirs[name].shape != p.shape:
                 found = tuple(theirs[name].shape) if name in theirs else "nothing"
-                raise CutawayError(f"train.init {path}: {name} is {found} there, here {tuple(p.shape)}")
+                raise CutawayError(
+                    "train.init {path}: {name} is {found} there, here {tuple}",
+                    path=path,
+                    name=name,
+                    found=found,
+                    tuple=tuple(p.shape),
+                )
             p.copy_(theirs[name])
-    say(told(f"weights from {path}", f"权重取自 {path}"))
+    tell(say("weights from {path}", path=path))
 
 
 def make_objective(

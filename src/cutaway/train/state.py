@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.files import read_json
-from cutaway.page.locale import told
+from cutaway.words import told
 
 STATE_FILES = ("training.safetensors", "training.json", "manifest.json")
 _STEP = re.compile(r"step-(\d{8,})")
@@ -40,12 +40,16 @@ class RunFolder:
 
     def __enter__(self) -> "RunFolder":
         if self.path.exists() and not self.path.is_dir():
-            raise CutawayError(f"{self.path} is a file, expected a folder for the run")
+            raise CutawayError("{path} is a file, expected a folder for the run", path=self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = open(self.path / ".lock", "a+", encoding="utf-8")
         except OSError as error:
-            raise CutawayError(f"{self.path}: the run folder cannot be written: {error.strerror}") from error
+            raise CutawayError(
+                "{path}: the run folder cannot be written: {strerror}",
+                path=self.path,
+                strerror=error.strerror,
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -53,8 +57,10 @@ class RunFolder:
             holder = lock.read().strip() or "unknown"
             lock.close()
             raise CutawayError(
-                f"{self.path} is being written by another run (process {holder}); wait for it, or give this one"
-                " another run.name"
+                "{path} is being written by another run (process {holder}); wait for it, or give this "
+                "one another run.name",
+                path=self.path,
+                holder=holder,
             ) from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -87,12 +93,7 @@ class RunFolder:
             fault = damage(self.at(step))
             if fault is None:
                 return self.at(step)
-            warn(
-                told(
-                    f"{fault}; this checkpoint is passed over",
-                    f"检查点 {self.at(step)} 已损坏，跳过（{fault}）",
-                )
-            )
+            warn(told("{fault}; this checkpoint is passed over", fault=fault))
         return None
 
     def save(
@@ -145,8 +146,9 @@ class RunFolder:
             except OSError as error:
                 failed.append(
                     told(
-                        f"{self.at(step)}: could not be deleted: {error.strerror}",
-                        f"{self.at(step)}：无法删除：{error.strerror}",
+                        "{at}: could not be deleted: {strerror}",
+                        at=self.at(step),
+                        strerror=error.strerror,
                     )
                 )
         return failed
@@ -186,8 +188,10 @@ def write_folder(final: Path, write: Callable[[Path], None]) -> None:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CutawayError(
-            f"{final} could not be written: {reason}. Free some space, or set run.folder to another disk; earlier"
-            " checkpoints are as they were"
+            "{final} could not be written: {reason}. Free some space, or set run.folder to another "
+            "disk; earlier checkpoints are as they were",
+            final=final,
+            reason=reason,
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

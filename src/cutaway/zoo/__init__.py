@@ -34,12 +34,15 @@ def find(name_or_path: str | Path) -> Path:
     if path.suffix.lower() == ".gguf" and path.is_file():
         return path
     if path.is_dir():
-        raise CutawayError(f"{text}: a folder without config.json, expected a model's folder")
+        raise CutawayError("{text}: a folder without config.json, expected a model's folder", text=text)
     if path.exists():
         raise CutawayError(
-            f"{text}: a file, expected a model's folder (with config.json and model.safetensors)"
+            "{text}: a file, expected a model's folder (with config.json and model.safetensors)", text=text
         )
     names = ", ".join(models) or "none"
     raise CutawayError(
-        f"no model {text!r}: neither a folder nor a bundled model{nearest(text, models)}; bundled: {names}"
+        "no model {text!r}: neither a folder nor a bundled model{hint}; bundled: {names}",
+        text=text,
+        hint=nearest(text, models),
+        names=names,
     )

@@ -44,7 +44,11 @@ def architecture_of(
     if not known:
         types = [*dict.fromkeys(a.model_type for a in ARCHITECTURES), OWN_TYPE]
         raise CutawayError(
-            f"{where}: model_type is {kind!r}{nearest(str(kind), types)}; supported: {', '.join(types)}"
+            "{where}: model_type is {kind!r}{hint}; supported: {types}",
+            where=where,
+            kind=kind,
+            hint=nearest(str(kind), types),
+            types=", ".join(types),
         )
     found = next((a for a in known if a.when(config)), known[0])
     named = config.get("architectures")

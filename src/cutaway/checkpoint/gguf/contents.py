@@ -63,20 +63,38 @@ def read(path: Path) -> Contents:
 def _architecture(metadata: Mapping[str, object], path: Path) -> GgufArchitecture:
     name, kind = metadata.get("general.architecture"), metadata.get("general.type", "model")
     if kind != "model":
-        raise CutawayError(f"{path}: general.type is {kind!r}; only whole models are supported")
+        raise CutawayError(
+            "{path}: general.type is {kind!r}; only whole models are supported", path=path, kind=kind
+        )
     parts = metadata.get("split.count", 1)
     if isinstance(parts, int) and parts > 1:
-        raise CutawayError(f"{path}: is one of {parts} parts; join them with llama-gguf-split --merge first")
+        raise CutawayError(
+            "{path}: is one of {parts} parts; join them with llama-gguf-split --merge first",
+            path=path,
+            parts=parts,
+        )
     named = [found for found in ARCHITECTURES if found.name == name]
     if not named:
         known = list(dict.fromkeys(found.name for found in ARCHITECTURES))
         hint = nearest(str(name), known)
-        raise CutawayError(f"{path}: general.architecture is {name!r}{hint}; supported: {', '.join(known)}")
+        raise CutawayError(
+            "{path}: general.architecture is {name!r}{hint}; supported: {known}",
+            path=path,
+            name=name,
+            hint=hint,
+            known=", ".join(known),
+        )
     found = next(a for a in named if a.marked_by is None or metadata.get(f"{a.name}.{a.marked_by}"))
     for key, neutral in NEUTRAL.items():
         value = metadata.get(f"{found.name}.{key}", neutral[0])
         if key not in found.keys and value not in neutral:
-            raise CutawayError(f"{path}: {found.name}.{key} is {value!r}, which is not supported")
+            raise CutawayError(
+                "{path}: {name}.{key} is {value!r}, which is not supported",
+                path=path,
+                name=found.name,
+                key=key,
+                value=value,
+            )
     return found
 
 
@@ -88,11 +106,20 @@ def _config(header: Header, architecture: GgufArchitecture, path: Path) -> dict[
         if isinstance(value, list):  # one for each layer
             if any(other != value[0] for other in value):
                 raise CutawayError(
-                    f"{path}: {prefix}{key} differs from layer to layer, which is not supported"
+                    "{path}: {prefix}{key} differs from layer to layer, which is not supported",
+                    path=path,
+                    prefix=prefix,
+                    key=key,
                 )
             value = value[0] if value else None
         if key in REQUIRED and (type(value) is not int or value < 1):
-            raise CutawayError(f"{path}: {prefix}{key} is {value!r}, expected a number above 0")
+            raise CutawayError(
+                "{path}: {prefix}{key} is {value!r}, expected a number above 0",
+                path=path,
+                prefix=prefix,
+                key=key,
+                value=value,
+            )
         if value is not None:
             config[theirs] = value
     heads, width = config[KEYS["attention.head_count"]], config[KEYS["embedding_length"]]
@@ -102,8 +129,13 @@ def _config(header: Header, architecture: GgufArchitecture, path: Path) -> dict[
     for key in ("attention.value_length", "rope.dimension_count"):
         if metadata.get(prefix + key, head_dim) != head_dim:
             raise CutawayError(
-                f"{path}: {prefix}{key} is {metadata[prefix + key]!r} in heads of {head_dim}; "
-                "only the full width of a head is supported"
+                "{path}: {prefix}{key} is {metadata!r} in heads of {head_dim}; only the full width of "
+                "a head is supported",
+                path=path,
+                prefix=prefix,
+                key=key,
+                metadata=metadata[prefix + key],
+                head_dim=head_dim,
             )
     tokens = metadata.get("tokenizer.ggml.tokens")
     config["vocab_size"] = len(tokens) if isinstance(tokens, list) else metadata.get(prefix + "vocab_size")
@@ -122,7 +154,9 @@ def _token_id(metadata: Mapping[str, object], role: str, path: Path) -> int | No
     key = f"tokenizer.ggml.{role}_token_id"
     value = metadata.get(key)
     if value is not None and type(value) is not int:
-        raise CutawayError(f"{path}: {key} is {value!r}, expected the number of a token")
+        raise CutawayError(
+            "{path}: {key} is {value!r}, expected the number of a token", path=path, key=key, value=value
+        )
     return value
 
 
@@ -137,7 +171,11 @@ def _rope_scaling(
     if ROPE_FREQS in header.tensors:
         if kind != "none":
             raise CutawayError(
-                f"{path}: has both {place}type {kind!r} and {ROPE_FREQS}, expected one of them"
+                "{path}: has both {place}type {kind!r} and {rope_freqs}, expected one of them",
+                path=path,
+                place=place,
+                kind=kind,
+                rope_freqs=ROPE_FREQS,
             )
         return _llama3_scaling(header.tensors[ROPE_FREQS], head_dim, theta, path)
     if kind == "none":
@@ -169,8 +207,10 @@ def _llama3_scaling(stored: Placed, head_dim: object, theta: object, path: Path)
                 "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
             }  # fmt: skip
     raise CutawayError(
-        f"{path}: {ROPE_FREQS} is not what Llama 3.1 has (low_freq_factor 1, high_freq_factor 4, "
-        "original_max_position_embeddings 8192, any factor); other factors are not supported"
+        "{path}: {rope_freqs} is not what Llama 3.1 has (low_freq_factor 1, high_freq_factor "
+        "4, original_max_position_embeddings 8192, any factor); other factors are not supported",
+        path=path,
+        rope_freqs=ROPE_FREQS,
     )
 
 
@@ -190,8 +230,12 @@ def _tensors(
         given |= {"expert"} if expert or stacked else set()
         if not template or numbers != given:
             raise CutawayError(
-                f"{path}: tensor {name!r} belongs to no part of a {architecture.model_type} model "
-                f"(general.architecture {architecture.name})"
+                "{path}: tensor {name!r} belongs to no part of a {model_type} model "
+                "(general.architecture {name2})",
+                path=path,
+                name=name,
+                model_type=architecture.model_type,
+                name2=architecture.name,
             )
         change = _change(stem, leaf, placed, architecture, config, f"{path}: tensor {name!r}")
         parts = {expert: placed}
@@ -199,15 +243,29 @@ def _tensors(
             experts = config.get("num_local_experts", config.get("num_experts"))
             if placed.shape[0] != experts or len(placed.shape) != 3:
                 raise CutawayError(
-                    f"{path}: tensor {name!r} has the shape {list(placed.shape)}, expected {experts} matrices"
+                    "{path}: tensor {name!r} has the shape {shape}, expected {experts} matrices",
+                    path=path,
+                    name=name,
+                    shape=list(placed.shape),
+                    experts=experts,
                 )
             parts = {str(i): placed.part(i) for i in range(placed.shape[0])}
         for number, part in parts.items():
             theirs = f"{template.format(layer=layer, expert=number)}.{leaf}"
             if len(found) == MOST_TENSORS:
-                raise CutawayError(f"{path}: tensor {name!r}: more than {MOST_TENSORS} matrices of experts")
+                raise CutawayError(
+                    "{path}: tensor {name!r}: more than {most_tensors} matrices of experts",
+                    path=path,
+                    name=name,
+                    most_tensors=MOST_TENSORS,
+                )
             if theirs in found:
-                raise CutawayError(f"{path}: tensor {name!r}: another one is {theirs} too")
+                raise CutawayError(
+                    "{path}: tensor {name!r}: another one is {theirs} too",
+                    path=path,
+                    name=name,
+                    theirs=theirs,
+                )
             kind = part.type
             read_part = partial(_changed, change, path, part)
             found[theirs] = Stored(part.shape, kind.dtype or torch.float32, read_part, kind.name)
@@ -230,7 +288,12 @@ def _change(
     if architecture.interleaved and stem in ("attn_q", "attn_k"):
         heads = config["num_attention_heads" if stem == "attn_q" else "num_key_value_heads"]
         if type(heads) is not int or heads < 1 or placed.shape[0] % (2 * heads):
-            raise CutawayError(f"{where} has {placed.shape[0]} rows, which {heads!r} heads cannot share")
+            raise CutawayError(
+                "{where} has {shape} rows, which {heads!r} heads cannot share",
+                where=where,
+                shape=placed.shape[0],
+                heads=heads,
+            )
         return partial(_halves, heads)
     if architecture.norm_offset and stem.endswith("norm") and leaf == "weight":
         return partial(torch.add, other=-architecture.norm_offset)

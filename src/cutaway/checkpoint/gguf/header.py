@@ -63,7 +63,9 @@ def read_header(path: Path) -> Header:
         with path.open("rb") as file:
             return _Reader(file, path).header()
     except OSError as error:
-        raise CutawayError(f"{path}: cannot be read: {error.strerror}") from error
+        raise CutawayError(
+            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror
+        ) from error
 
 
 class _Reader:
@@ -77,7 +79,7 @@ class _Reader:
         self.values = 0
 
     def wrong(self, what: str) -> CutawayError:
-        return CutawayError(f"{self.path}: {self.place} {what}")
+        return CutawayError("{path}: {place} {what}", path=self.path, place=self.place, what=what)
 
     def take(self, count: int) -> bytes:
         if count > self.most - self.at:

@@ -86,7 +86,9 @@ def read_tensor(path: Path, shape: tuple[int, ...], kind: GgufType, offset: int)
             _fill(file, path, tensor.view(-1).view(torch.uint8).numpy())
             return tensor
     except OSError as error:
-        raise CutawayError(f"{path}: cannot be read: {error.strerror}") from error
+        raise CutawayError(
+            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror
+        ) from error
 
 
 def _dequantised(file: FileIO, path: Path, shape: tuple[int, ...], kind: GgufType) -> Tensor:
@@ -95,12 +97,17 @@ def _dequantised(file: FileIO, path: Path, shape: tuple[int, ...], kind: GgufTyp
         from gguf.constants import GGMLQuantizationType
     except ImportError as error:
         raise CutawayError(
-            f"{path}: its weights are quantised ({kind.name}); to read them install the package gguf: pip install gguf"
+            "{path}: its weights are quantised ({name}); to read them install the package gguf: "
+            "pip install gguf",
+            path=path,
+            name=kind.name,
         ) from error
     if not hasattr(quants, kind.name):  # it has one class for each type
         raise CutawayError(
-            f"{path}: the type {kind.name} cannot be dequantised by the installed package gguf; "
-            "convert the model to a usual type, such as Q8_0 or F16"
+            "{path}: the type {name} cannot be dequantised by the installed package gguf; convert "
+            "the model to a usual type, such as Q8_0 or F16",
+            path=path,
+            name=kind.name,
         )
     tensor = torch.empty(shape, dtype=torch.float32, device="cpu")
     values = tensor.view(-1).numpy()
@@ -120,5 +127,7 @@ def _fill(file: FileIO, path: Path, into: np.ndarray) -> None:
     while filled < len(view):
         count = file.readinto(view[filled:])
         if not count:
-            raise CutawayError(f"{path}: ends in the middle of a tensor: it changed while it was read")
+            raise CutawayError(
+                "{path}: ends in the middle of a tensor: it changed while it was read", path=path
+            )
         filled += count

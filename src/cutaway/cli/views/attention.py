@@ -2,9 +2,9 @@
 
 from cutaway.cli.views.request import Answer, Request
 from cutaway.page.blocks import Remark, page
-from cutaway.page.locale import Both
+from cutaway.words import say
 
-MORE = Remark(Both("The weights of one head: --layer N --head N.", "看一个头的权重：--layer N --head N。"))
+MORE = Remark(say("The weights of one head: --layer N --head N."))
 
 
 def attention(request: Request) -> Answer:

@@ -3,10 +3,10 @@
 from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 TOLERANCE = 0.02  # what the integral may miss: an answer in a few seconds, which says how much it missed
-POINTS = Both("points of the integral", "积分所用的点")
+POINTS = say("points of the integral")
 
 
 def logit(request: Request) -> Answer:

@@ -6,9 +6,9 @@ from functools import partial
 from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError, brief
-from cutaway.page.locale import Both
+from cutaway.words import say
 
-HEADS_OFF = Both("heads switched off, layers", "逐个关掉头，已完成的层")
+HEADS_OFF = say("heads switched off, layers")
 
 
 def sweep(request: Request) -> Answer:
@@ -57,9 +57,11 @@ def _objects(text: str) -> list[dict[str, object]]:
     try:
         read = json.loads(text)
     except json.JSONDecodeError as error:
-        raise CutawayError(f"--change {brief(text)} is no JSON: {error}") from error
+        raise CutawayError("--change {text} is no JSON: {error}", text=brief(text), error=error) from error
     listed = read if isinstance(read, list) else [read]
     for each in listed:
         if not isinstance(each, dict):
-            raise CutawayError(f'--change: {brief(each)}, expected an object such as {{"op": "head", …}}')
+            raise CutawayError(
+                '--change: {each}, expected an object such as {{"op": "head", …}}', each=brief(each)
+            )
     return listed

@@ -5,17 +5,12 @@ from typing import TYPE_CHECKING
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError
 from cutaway.page.blocks import Remark
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 if TYPE_CHECKING:
     from cutaway.inspection.runs.run import Run
 
-MORE = Remark(
-    Both(
-        "Where an operand comes from: the same command with --name and a full --index.",
-        "某个数从哪里来：同一条命令，--name 写它的名字，--index 写完整的下标。",
-    )
-)
+MORE = Remark(say("Where an operand comes from: the same command with --name and a full --index."))
 
 
 def explain(request: Request) -> Answer:
@@ -34,7 +29,10 @@ def explain(request: Request) -> Answer:
     if not index and (shape := tuple(arithmetic.tensor(name).shape)):
         example = ",".join(["0"] * (len(shape) - 1) + [str(shape[-1] - 1)])
         raise CutawayError(
-            f"{name} has the shape {' × '.join(map(str, shape))}: name one number of it by --index, such as {example}"
+            "{name} has the shape {shape}: name one number of it by --index, such as {example}",
+            name=name,
+            shape=" × ".join(map(str, shape)),
+            example=example,
         )
     found = arithmetic.explain(name, index)
     result = {

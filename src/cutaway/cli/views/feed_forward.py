@@ -33,6 +33,10 @@ def experts(request: Request) -> Answer:
         return Answer(found, found.page())
     there = [each.layer for each in found.layers]
     if layer not in there:
-        raise CutawayError(f"--layer is {layer}, expected one with experts: {', '.join(map(str, there))}")
+        raise CutawayError(
+            "--layer is {layer}, expected one with experts: {there}",
+            layer=layer,
+            there=", ".join(map(str, there)),
+        )
     first, *others = [each.page() for each in found.layers if each.layer == layer]
     return Answer(found, first.then(*others))

@@ -28,7 +28,8 @@ def analogy(request: Request) -> Answer:
     words = [word for word in request.text.split() if word not in ("-", "+", "−")]
     if len(words) != 3:
         raise CutawayError(
-            f"the text has {len(words)} words, expected three of a - b + c, such as 'king - man + woman'"
+            "the text has {count} words, expected three of a - b + c, such as 'king - man + woman'",
+            count=len(words),
         )
     a, b, c = map(_point, words)
     target = request.options.target
@@ -89,4 +90,8 @@ def _table(request: Request) -> "VectorTable":
     for name in TABLES:
         if given in (None, name):
             return table_of(request.loaded, name)
-    raise CutawayError(f"--name is {given!r}{nearest(str(given), TABLES)}, expected embedding or unembedding")
+    raise CutawayError(
+        "--name is {given!r}{hint}, expected embedding or unembedding",
+        given=given,
+        hint=nearest(str(given), TABLES),
+    )

@@ -2,11 +2,9 @@
 
 from cutaway.cli.views.request import Answer, Request
 from cutaway.page.blocks import Remark
-from cutaway.page.locale import Both
+from cutaway.words import say
 
-MORE = Remark(
-    Both("All readings at one token: --index N, from 0.", "看一个词块处的全部读数：--index N，从 0 起。")
-)
+MORE = Remark(say("All readings at one token: --index N, from 0."))
 
 
 def lens(request: Request) -> Answer:

@@ -10,8 +10,8 @@ from cutaway.cli.terminal import progress
 from cutaway.cli.views.changes import HEADS_OFF
 from cutaway.cli.views.request import Answer, Request, View
 from cutaway.page.blocks import Code
-from cutaway.page.locale import Both
 from cutaway.text.display import truncate, width
+from cutaway.words import Phrase, say
 
 if TYPE_CHECKING:
     from cutaway.inspection.runs.overview import Overview
@@ -28,36 +28,34 @@ def overview(request: Request) -> Answer:
     top = request.top(5)
     found = look(request.run(), top, observe=partial(progress, HEADS_OFF))
     text = truncate(" ".join(request.text.split()), TEXT)
-    title = Both(f"{found.model} reads {text}", f"{found.model} 读入 {text}")
+    title = say("{model} reads {text}", model=found.model, text=text)
     steps = [Code(about, _command(request, options)) for about, options in _steps(found)]
-    steps.append(Code(Both("all views", "全部视图"), "cutaway inspect --help"))
+    steps.append(Code(say("all views"), "cutaway inspect --help"))
     return Answer(found, overview_page(found, title, steps))
 
 
-def _steps(found: "Overview") -> Iterator[tuple[Both, list[str]]]:
+def _steps(found: "Overview") -> Iterator[tuple[Phrase, list[str]]]:
     """What to look at next: what it tells, and the options that ask for it."""
     first = found.heads[0]
     where = f"{first.layer}.{first.head}"
     if found.source is not None and found.target is not None:
-        about = Both("where each word looked, and what it depends on", "每个词看向哪里，又依赖什么")
+        about = say("where each word looked, and what it depends on")
         yield about, [f"--show {View.ALIGN}"]
-    about = Both(
-        f"the strongest head, {where}: which token weighs which", f"影响最大的头 {where}：各词块之间的权重"
-    )
+    about = say("the strongest head, {where}: which token weighs which", where=where)
     yield (
         about,
         [f"--show {View.ATTENTION}", f"--side {first.side} --layer {first.layer} --head {first.head}"],
     )
     if found.vector is None:
-        about = Both("what each layer would say, were it the last", "假如在某一层结束，模型会说什么")
+        about = say("what each layer would say, were it the last")
         yield about, [f"--show {View.LENS}"]
         if found.source is None or found.target is None:
-            about = Both("which tokens it depends on, by gradients", "依赖哪些词块，按梯度计算")
+            about = say("which tokens it depends on, by gradients")
             yield about, [f"--show {View.GRADIENTS}"]
     change = json.dumps({"op": "head", "side": first.side, "layer": first.layer, "head": first.head})
-    about = Both(f"the same without head {where}", f"关掉头 {where} 之后")
+    about = say("the same without head {where}", where=where)
     yield about, [f"--show {View.DIFF}", f"--change {quote(change)}"]
-    about = Both("one number with its formula, worked out again", "一个数的公式，并重新计算")
+    about = say("one number with its formula, worked out again")
     yield about, [f"--show {View.EXPLAIN}"]
 
 

@@ -21,8 +21,8 @@ from cutaway.cli.views.saving import ENDINGS, check_ending, plain, save
 from cutaway.cli.views.svd import rank, svd
 from cutaway.errors import CutawayError
 from cutaway.page.html import document
-from cutaway.page.locale import Locale, told
 from cutaway.page.svg import picture
+from cutaway.words import Locale, said, say
 from cutaway.zoo import find
 
 
@@ -90,13 +90,20 @@ def show_view(
     for name in options.given:
         if name not in entry.reads:
             readers = ", ".join(each for each, other in VIEWS.items() if name in other.reads)
-            raise CutawayError(f"--{name} has no effect on --show {view}; it goes with {readers}")
+            raise CutawayError(
+                "--{name} has no effect on --show {view}; it goes with {readers}",
+                name=name,
+                view=view,
+                readers=readers,
+            )
     if entry.text and text is None:
         raise CutawayError(
-            f'--show {view} needs a text after the model: cutaway inspect {model} "…" --show {view}'
+            '--show {view} needs a text after the model: cutaway inspect {model} "…" --show {view}',
+            view=view,
+            model=model,
         )
     if not entry.text and text is not None:
-        raise CutawayError(f"--show {view} is about the model alone; leave the text out")
+        raise CutawayError("--show {view} is about the model alone; leave the text out", view=view)
     outputs.check()
     path = find(model)
     given = "" if text is None else texts_from(text)[0]
@@ -107,11 +114,7 @@ def show_view(
     answer = entry.ask(Request(load(path), given, options, complete=outputs != Outputs()))
     if outputs.save is not None:
         names = save(outputs.save, about, answer.result, locale)
-        rest = (
-            told(f" and {len(names) - 6} more", f"，另有 {len(names) - 6} 个", locale)
-            if len(names) > 6
-            else ""
-        )
+        rest = said(say(" and {count} more", count=len(names) - 6), locale) if len(names) > 6 else ""
         note(f"{outputs.save}: {', '.join(names[:6])}{rest}")
     if outputs.svg is not None:
         _write_drawing(outputs.svg, picture(answer.page, locale, about))

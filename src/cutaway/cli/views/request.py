@@ -117,7 +117,9 @@ class Request:
         family = self.loaded.config.family
         if family != "encoder-decoder" and (self.options.target is not None or self.options.to is not None):
             raise CutawayError(
-                f"{self.loaded.name} is {family}: it writes no translation; leave --target and --to out"
+                "{name} is {family}: it writes no translation; leave --target and --to out",
+                name=self.loaded.name,
+                family=family,
             )
         return run(
             self.loaded,
@@ -131,7 +133,7 @@ class Request:
         """How many of something to show. CutawayError below 1."""
         top = otherwise if self.options.top is None else self.options.top
         if top < 1:
-            raise CutawayError(f"--top is {top}, expected at least 1")
+            raise CutawayError("--top is {top}, expected at least 1", top=top)
         return top
 
     @property
@@ -159,7 +161,9 @@ class Request:
         """--index as the place of one token; None where it was not given. CutawayError for several numbers."""
         index = self.index
         if len(index) > 1:
-            raise CutawayError(f"--index is {self.options.index!r}, expected one number: a token's place")
+            raise CutawayError(
+                "--index is {index!r}, expected one number: a token's place", index=self.options.index
+            )
         return index[0] if index else None
 
     def place(self, run: "Run") -> int:
@@ -177,7 +181,10 @@ def _numbers(option: str, given: str | None, example: str) -> tuple[int, ...]:
         return tuple(int(number) for number in given.split(","))
     except ValueError:
         raise CutawayError(
-            f"--{option} is {given!r}, expected whole numbers with commas between them, such as {example}"
+            "--{option} is {given!r}, expected whole numbers with commas between them, such as {example}",
+            option=option,
+            given=given,
+            example=example,
         ) from None
 
 

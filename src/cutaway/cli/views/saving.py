@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError, nearest
-from cutaway.page.locale import Both, Locale, said
+from cutaway.words import Locale, Phrase, said
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,10 +24,17 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
         given = repr(path.suffix) if path.suffix else "nothing"
         expected = ", ".join(endings)
         raise CutawayError(
-            f"--{option} {path}: ends in {given}{nearest(path.suffix, endings)}, expected {expected}"
+            "--{option} {path}: ends in {given}{hint}, expected {expected}",
+            option=option,
+            path=path,
+            given=given,
+            hint=nearest(path.suffix, endings),
+            expected=expected,
         )
     if not path.parent.is_dir():
-        raise CutawayError(f"--{option} {path}: there is no folder {path.parent}")
+        raise CutawayError(
+            "--{option} {path}: there is no folder {parent}", option=option, path=path, parent=path.parent
+        )
 
 
 def plain(value: object, locale: Locale = "en") -> object:
@@ -38,7 +45,7 @@ def plain(value: object, locale: Locale = "en") -> object:
     match value:
         case None | bool() | int() | str():
             return value
-        case Both():
+        case Phrase():
             return said(value, locale)
         case float():
             return value if math.isfinite(value) else None
@@ -84,7 +91,7 @@ def arrays(value: object, name: str = "", locale: Locale = "en") -> "Iterator[tu
             yield name, torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
         case str():
             yield name, str(value)
-        case Both():
+        case Phrase():
             yield name, said(value, locale)
         case Mapping():
             for key, each in value.items():

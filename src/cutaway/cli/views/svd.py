@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cutaway.cli.terminal import progress
 from cutaway.cli.views.request import Answer, Request
 from cutaway.errors import CutawayError
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 if TYPE_CHECKING:
     from cutaway.inspection.matrices.matrix import Matrix
@@ -27,7 +27,7 @@ def svd(request: Request) -> Answer:
         every: list[Spectrum] = []
         for done, name in enumerate(names, start=1):
             every.append(spectrum(parameter_matrix(model, name)))
-            progress(Both("matrices", "矩阵"), done, len(names))
+            progress(say("matrices"), done, len(names))
         return Answer(every, all_matrices_page(every))
     found = [
         (spectrum(matrix), directions(request.loaded, matrix, count=request.top(3), top=WORDS))
@@ -55,7 +55,10 @@ def rank(request: Request) -> Answer:
         ranks = given or tuple(sorted({full * part // 32 for part in DEFAULT_RANKS}))
         if max(ranks) > full or min(ranks) < 0:
             raise CutawayError(
-                f"--ranks is {request.options.ranks}, expected numbers from 0 to {full}, the full rank of {matrix.name}"
+                "--ranks is {ranks}, expected numbers from 0 to {full}, the full rank of {name}",
+                ranks=request.options.ranks,
+                full=full,
+                name=matrix.name,
             )
         found.append(low_rank(run, matrix, ranks))
     return Answer(found, low_ranks_page(*(each.results for each in found)))

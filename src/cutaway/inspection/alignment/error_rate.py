@@ -78,8 +78,11 @@ def read_pharaoh(line: str, where: str = "the alignment", *, from_one: bool = Fa
         match = _LINK.fullmatch(entry)
         if match is None or min(int(match[1]), int(match[3])) < first:
             raise CutawayError(
-                f"{where}: {brief(entry)} is no link, expected source-target counted from {first}, "
-                "like 1-2 (sure) or 1?2, 1p2 (possible)"
+                "{where}: {entry} is no link, expected source-target counted from {first}, like 1-2 "
+                "(sure) or 1?2, 1p2 (possible)",
+                where=where,
+                entry=brief(entry),
+                first=first,
             )
         link = (int(match[1]) - first, int(match[3]) - first)
         possible.add(link)
@@ -96,7 +99,7 @@ def links(weights: Tensor, threshold: float | None = None) -> frozenset[Link]:
     """
     if weights.ndim != 2:
         raise CutawayError(
-            f"weights have the shape {list(weights.shape)}, expected (target words, source words)"
+            "weights have the shape {shape}, expected (target words, source words)", shape=list(weights.shape)
         )
     if threshold is None:
         if weights.shape[1] == 0:
@@ -105,7 +108,9 @@ def links(weights: Tensor, threshold: float | None = None) -> frozenset[Link]:
         some = (weights > 0).any(dim=1).tolist()
         return frozenset((source, target) for target, source in enumerate(best) if some[target])
     if not 0 < threshold <= 1:
-        raise CutawayError(f"threshold is {threshold}, expected a weight above 0 and up to 1")
+        raise CutawayError(
+            "threshold is {threshold}, expected a weight above 0 and up to 1", threshold=threshold
+        )
     return frozenset((source, target) for target, source in (weights >= threshold).nonzero().tolist())
 
 
@@ -124,7 +129,8 @@ def error_by_head(
     """
     if weights.ndim != 4:
         raise CutawayError(
-            f"weights have the shape {list(weights.shape)}, expected (layers, heads, target words, source words)"
+            "weights have the shape {shape}, expected (layers, heads, target words, source words)",
+            shape=list(weights.shape),
         )
     check_range(gold, n_source=weights.shape[3], n_target=weights.shape[2])
     return tuple(tuple(alignment_error(links(head, threshold), gold) for head in layer) for layer in weights)
@@ -138,6 +144,11 @@ def check_range(gold: Gold, *, n_source: int, n_target: int, where: str = "the a
     for source, target in sorted(gold.possible):
         if source >= n_source or target >= n_target:
             raise CutawayError(
-                f"{where}: link {source}-{target} (counted from 0) is out of range: there are {n_source} source "
-                f"words and {n_target} target words"
+                "{where}: link {source}-{target} (counted from 0) is out of range: there are "
+                "{n_source} source words and {n_target} target words",
+                where=where,
+                source=source,
+                target=target,
+                n_source=n_source,
+                n_target=n_target,
             )

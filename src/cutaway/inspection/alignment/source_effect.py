@@ -22,7 +22,7 @@ from cutaway.page.drawn import Drawn
 class SourceEffect(Drawn):
     """effect[t, s] = log p(y_t | y_<t, x) - log p(y_t | y_<t, x without s), in nats; above 0 where token s helped.
 
-    Both by forced decoding of the run's outcome y. "Without s" hides source token s by the mask that hides padding
+    Message by forced decoding of the run's outcome y. "Without s" hides source token s by the mask that hides padding
     (`source_mask` False there): no token attends to it, in the encoder or from the decoder, and where a model counts
     positions absolutely, the tokens after it move up by one, as if the text had never had it; with relative positions
     (T5, ALiBi) the gap stays. Exact for that question (leave one out; occlusion: Zeiler & Fergus 2014, §4; Li et al.
@@ -65,11 +65,13 @@ def source_effect(run: Run, batch_size: int = 64) -> SourceEffect:
     model = run.model
     if not isinstance(model, EncoderDecoder) or run.source is None:
         raise CutawayError(
-            f"the effect of source tokens needs an encoder-decoder model; {run.loaded.path} is of the "
-            f"{run.loaded.config.family} family and has no source beside its text"
+            "the effect of source tokens needs an encoder-decoder model; {path} is of the {family} "
+            "family and has no source beside its text",
+            path=run.loaded.path,
+            family=run.loaded.config.family,
         )
     if batch_size < 1:
-        raise CutawayError(f"batch_size is {batch_size}, expected at least 1")
+        raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
     inputs = run.inputs
     source, target = inputs["source"], inputs["target"]
     labels = torch.tensor([run.outcome.ids], device=source.device)
@@ -95,7 +97,9 @@ def agreement(weights: Tensor, effect: Tensor, keys: Sequence[int] | None = None
     """
     if weights.shape != effect.shape or weights.ndim != 2:
         raise CutawayError(
-            f"weights have the shape {list(weights.shape)} and effects {list(effect.shape)}, expected one (T, S)"
+            "weights have the shape {shape} and effects {shape2}, expected one (T, S)",
+            shape=list(weights.shape),
+            shape2=list(effect.shape),
         )
     places = chosen("source token", keys, range(weights.shape[1]))
     left, right = weights[:, list(places)], effect[:, list(places)]

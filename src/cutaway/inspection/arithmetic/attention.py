@@ -11,7 +11,7 @@ from cutaway.inspection.arithmetic.rounding import Rounded, soft_cap, softmax
 from cutaway.nn.attention import Attention
 from cutaway.nn.bias import AlibiBias, RelativeBias
 from cutaway.nn.stack import Stack
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,8 @@ def attention_steps(record: Record, place: Place) -> Steps:
             sin = sheet.take("sin", f"{place.rotary}.sin", t, e)
             sign = "-" if first else "+"
             formula = f"{letter}_rot[h,t,e] = {letter}[h,t,e] · cos[t,e] {sign} {letter}[h,t,e'] · sin[t,e]"
-            sheet.note = Both(
-                "e' is the other coordinate of the pair: e + E/2 for the first half, e - E/2 for the second",
-                "e' 是这一对坐标中的另一个：前一半是 e + E/2，后一半是 e - E/2",
+            sheet.note = say(
+                "e' is the other coordinate of the pair: e + E/2 for the first half, e - E/2 for the second"
             )
             turned = other * sin
             return formula, own * cos + (-turned if first else turned)
@@ -95,12 +94,9 @@ def attention_steps(record: Record, place: Place) -> Steps:
         return "scores[h,t,s] = Σ_e q[h,t,e] · k[g,s,e]", q.dot(k)
 
     def _note_groups(sheet: Sheet) -> None:
-        sheet.note = Both("g = h", "g = h")
+        sheet.note = say("g = h")
         if groups > 1:
-            sheet.note = Both(
-                f"g = ⌊h / {groups}⌋: {groups} query heads share a key/value head",
-                f"g = ⌊h / {groups}⌋：{groups} 个查询头共用一个键/值头",
-            )
+            sheet.note = say("g = ⌊h / {groups}⌋: {groups} query heads share a key/value head", groups=groups)
 
     def scaled(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
         score = sheet.take("scores", f"{path}.scores", *index)
@@ -119,20 +115,20 @@ def attention_steps(record: Record, place: Place) -> Steps:
         if isinstance(bias, RelativeBias):
             bucket = int(bias.bucket(torch.tensor([s - t], device=bias.table.weight.device)))
             name = f"{place.stack_path}.relative.table.weight"
-            distance = Both(f"the bucket of distance {s - t}", f"距离 {s - t} 所在的区间")
+            distance = say("the bucket of distance {s}", s=s - t)
             value = value + sheet.take("B", name, bucket, h, meaning=distance)
             formula += " + B[bucket(s - t), h]"
         elif isinstance(bias, AlibiBias):
             slope = sheet.take("m_h", f"{place.stack_path}.relative.slopes", h)
-            between = Both("tokens between key and query", "键与查询之间的词块数")
+            between = say("tokens between key and query")
             value = value - slope * sheet.constant("|s - t|", abs(s - t), between)
             formula += " - m_h · |s - t|"
         later = place.stack is not None and place.stack.causal and s > t
         far = place.window is not None and s <= t - place.window
         if later or far:
-            why = Both(f"{place.window} or more tokens lie between", f"中间隔了 {place.window} 个或更多词块")
+            why = say("{window} or more tokens lie between", window=place.window)
             if later:
-                why = Both("the key stands after the query", "键在查询之后")
+                why = say("the key stands after the query")
             value = value + sheet.constant("mask", -math.inf, why)
             formula += " + mask[t,s]"
         return formula, value

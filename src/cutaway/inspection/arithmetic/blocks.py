@@ -13,7 +13,7 @@ from cutaway.nn.block import Block
 from cutaway.nn.moe import MoE
 from cutaway.nn.norm import PostNorm, PreNorm, SandwichNorm
 from cutaway.nn.stack import Stack
-from cutaway.page.locale import Both
+from cutaway.words import Phrase, say
 
 
 def stack_steps(record: Record, path: str, embedding: str, ids: str, memory: str | None) -> Steps:
@@ -29,12 +29,12 @@ def stack_steps(record: Record, path: str, embedding: str, ids: str, memory: str
     last = ""
     for number in range(len(stack.layers)):
         if last:
-            why = Both("the block before leaves it", "由前一块留下")
+            why = say("the block before leaves it")
             steps[f"{path}.layers.{number}.resid_pre"] = _same("resid_pre", last, why)
         steps |= _block_steps(record, path, stack, number, memory)
         last = f"{path}.layers.{number}.resid_post"
     if isinstance(stack.norm, nn.Identity):
-        why = Both("this model has no norm after the last block", "这个模型在最后一块之后没有归一化")
+        why = say("this model has no norm after the last block")
         steps[f"{path}.normed"] = _same("normed", last, why)
     else:
         steps[f"{path}.normed"] = _norm("normed", last, f"{path}.norm", stack.norm)
@@ -93,7 +93,7 @@ def _add(
     return f"{path}.normed"
 
 
-def _same(letter: str, source: str, why: Both) -> Step:
+def _same(letter: str, source: str, why: Phrase) -> Step:
     def step(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
         sheet.note = why
         return f"{letter}[t,d] = resid_post[t,d]", sheet.take("resid_post", source, *index)

@@ -11,7 +11,7 @@ from cutaway.nn.bias import AlibiBias
 from cutaway.nn.embedding import Embedding
 from cutaway.nn.norm import NORMS
 from cutaway.nn.position import Rotary, Sinusoidal
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 
 def embedding_steps(record: Record, path: str, ids: str, first: str) -> Steps:
@@ -41,10 +41,8 @@ def embedding_steps(record: Record, path: str, ids: str, first: str) -> Steps:
         i = d % half
         steps = max(half - 1 if record.config.sinusoid == "halves_m2m" else half, 1)
         sheet.constant("pos", place, "t + position_offset")
-        sheet.constant("i", i, Both("d mod D/2: the pair of coordinates", "d mod D/2：第几对坐标"))
-        frequencies = Both(
-            "D/2 frequencies, or one less in M2M100's layout", "D/2 个频率，按 M2M100 的排法少一个"
-        )
+        sheet.constant("i", i, say("d mod D/2: the pair of coordinates"))
+        frequencies = say("D/2 frequencies, or one less in M2M100's layout")
         sheet.constant("n", steps, frequencies)
         wave, name = (math.sin, "sin") if d < half else (math.cos, "cos")
         value = wave(place * 10_000 ** (-i / steps))
@@ -59,7 +57,7 @@ def embedding_steps(record: Record, path: str, ids: str, first: str) -> Steps:
         if module.positions is not None:
             value = value + sheet.take("position", f"{path}.position", 0, t, d)
         if module.segments is not None:
-            first = Both("sentence A", "句子 A")
+            first = say("sentence A")
             value = value + sheet.take("segment", f"{path}.segments.weight", 0, d, meaning=first)
         return value
 
@@ -104,8 +102,8 @@ def rotary_steps(record: Record, path: str, length: int) -> Steps:
     def angle(sheet: Sheet, index: Numbers) -> tuple[Rounded, Rounded]:
         t, e = index
         frequency = sheet.take("θ_i", f"{path}.frequency", e % half)
-        turned = frequency * sheet.constant("t", t, Both("the position", "位置"))
-        factor = Both("1, but for YaRN's attention factor", "除 YaRN 的注意力系数外为 1")
+        turned = frequency * sheet.constant("t", t, say("the position"))
+        factor = say("1, but for YaRN's attention factor")
         return turned, sheet.constant("a", module.amplitude, factor)
 
     def cos(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
@@ -118,12 +116,9 @@ def rotary_steps(record: Record, path: str, length: int) -> Steps:
 
     def frequency(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
         (i,) = index
-        source = Both(
-            "rope_base, or rope_local_base in layers with a window",
-            "rope_base；带窗口的层用 rope_local_base",
-        )
+        source = say("rope_base, or rope_local_base in layers with a window")
         base = sheet.constant("base", module.base, source)
-        power = sheet.constant("2i/E", i / half, Both("the pair's place in the head", "这一对在头里的位置"))
+        power = sheet.constant("2i/E", i / half, say("the pair's place in the head"))
         plain = (-(power * base.log())).exp()
         if module.scaling is None or module.scaling.kind == "dynamic":
             return "θ_i = base^(-2i/E)", plain
@@ -153,7 +148,7 @@ def _kept(sheet: Sheet, module: Rotary, plain: Rounded, i: int) -> Rounded:
         length = sheet.constant("n", scaling.original_max_len, "original_max_len")
         turns = plain * length / (2 * math.pi)
         kept = "r = (n·base^(-2i/E)/2π - low_freq_factor) / (high_freq_factor - low_freq_factor)"
-        sheet.note = Both(f"{kept}, within 0 and 1", f"{kept}，限制在 0 与 1 之间")
+        sheet.note = say("{kept}, within 0 and 1", kept=kept)
         return ((turns - low) / (high - low)).clamp(0, 1)
     half = module.d_head // 2
 
@@ -164,11 +159,10 @@ def _kept(sheet: Sheet, module: Rotary, plain: Rounded, i: int) -> Rounded:
 
     first = max(math.floor(pair(scaling.beta_fast)), 0)
     last = min(math.ceil(pair(scaling.beta_slow)), 2 * half - 1)
-    sheet.note = Both(
-        "r = 1 - (i - first) / (last - first), within 0 and 1, between the pairs of beta_fast and beta_slow",
-        "r = 1 - (i - first) / (last - first)，限制在 0 与 1 之间；first、last 是 beta_fast、beta_slow 对应的坐标对",
+    sheet.note = say(
+        "r = 1 - (i - first) / (last - first), within 0 and 1, between the pairs of beta_fast and beta_slow"
     )
-    step = (sheet.constant("i", i, Both("the pair", "第几对")) - first) / max(last - first, 1e-3)
+    step = (sheet.constant("i", i, say("the pair")) - first) / max(last - first, 1e-3)
     return -step.clamp(0, 1) + 1
 
 
@@ -182,12 +176,11 @@ def alibi_steps(record: Record, path: str) -> Steps:
     def slope(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
         (h,) = index
         number, of = (h + 1, power) if h < power else (2 * (h - power) + 1, 2 * power)
-        sheet.constant("n", number, Both("the head's number, from 1", "头的编号，从 1 起"))
-        sheet.constant("H", of, Both("heads: a power of two", "头数：2 的幂"))
+        sheet.constant("n", number, say("the head's number, from 1"))
+        sheet.constant("H", of, say("heads: a power of two"))
         if of != heads:
-            sheet.note = Both(
-                "the heads beyond the greatest power of two take every other slope of twice as many",
-                "超出最大的 2 的幂的那些头，隔一个取头数加倍时的斜率",
+            sheet.note = say(
+                "the heads beyond the greatest power of two take every other slope of twice as many"
             )
         value = 2 ** (-8 * number / of)
         return "m_h = 2^(-8n/H)", sheet.exact(value, torch.finfo(record.dtype).eps / 2 * value)

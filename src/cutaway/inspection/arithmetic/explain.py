@@ -19,8 +19,8 @@ from cutaway.inspection.runs.run import Run
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
 from cutaway.tap import Edit
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +45,7 @@ class Explanation(Drawn):
     result: float
     recorded: float
     tolerance: float
-    note: Both | None = None
+    note: Phrase | None = None
     _code: str = field(default="", repr=False)
 
     @property
@@ -108,7 +108,9 @@ class Arithmetic:
         if value is None:
             known = (*self._record.names, *self._record.parameters, *self._record.tables)
             idle = "; that expert was given no token in this run" if ".experts." in name else ""
-            raise CutawayError(f"this run has no value {name!r}{nearest(name, known)}{idle}")
+            raise CutawayError(
+                "this run has no value {name!r}{hint}{idle}", name=name, hint=nearest(name, known), idle=idle
+            )
         return value
 
     def explain(self, name: str, index: tuple[int, ...] = ()) -> Explanation:
@@ -136,17 +138,12 @@ class Arithmetic:
             _code=code,
         )
 
-    def _origin(self, name: str) -> Both:
+    def _origin(self, name: str) -> Phrase:
         if name in self._record.parameters:
-            return Both(
-                "a parameter: learned, and read from the model's file", "参数：训练得到，从模型文件中读入"
-            )
+            return say("a parameter: learned, and read from the model's file")
         if name in self._record.tables:
-            return Both(
-                "a fixed table: computed when the model was built, not learned",
-                "固定的表：构建模型时算出，不是训练得到的",
-            )
-        return Both("a token's id: what the model was given", "词块的编号：模型的输入")
+            return say("a fixed table: computed when the model was built, not learned")
+        return say("a token's id: what the model was given")
 
 
 def explain(run: Run, name: str, index: tuple[int, ...] = ()) -> Explanation:
@@ -196,9 +193,20 @@ def _place(name: str, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, ...]
     shape = tuple(tensor.shape)
     if len(index) != len(shape):
         raise CutawayError(
-            f"{name}: index {index} has {len(index)} places, expected {len(shape)}: its shape is {shape}"
+            "{name}: index {index} has {count} places, expected {count2}: its shape is {shape}",
+            name=name,
+            index=index,
+            count=len(index),
+            count2=len(shape),
+            shape=shape,
         )
     for place, size in zip(index, shape, strict=True):
         if not -size <= place < size:
-            raise CutawayError(f"{name}: {place} in index {index} is outside: its shape is {shape}")
+            raise CutawayError(
+                "{name}: {place} in index {index} is outside: its shape is {shape}",
+                name=name,
+                place=place,
+                index=index,
+                shape=shape,
+            )
     return tuple(place % size for place, size in zip(index, shape, strict=True))

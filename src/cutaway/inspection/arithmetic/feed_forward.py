@@ -8,7 +8,7 @@ from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps
 from cutaway.inspection.arithmetic.rounding import ACTIVATIONS, Rounded, softmax
 from cutaway.nn.mlp import MLP, GatedMLP
 from cutaway.nn.moe import MoE
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 
 def mlp_steps(record: Record, path: str, source: str, given: Sequence[int] | None = None) -> Steps:
@@ -82,10 +82,7 @@ def moe_steps(record: Record, path: str, source: str) -> Steps:
         recorded = int(record.need(f"{path}.expert_index")[index])
         if p.value[best] - p.value[recorded] <= p.error[best] + p.error[recorded] and recorded != best:
             best = recorded
-            sheet.note = Both(
-                "two experts are equally probable but for rounding: either may come first",
-                "除舍入误差外，两个专家概率相等：谁排在前面都可以",
-            )
+            sheet.note = say("two experts are equally probable but for rounding: either may come first")
         return "expert_index[t,a] = the number of the a-th greatest r[i]", sheet.exact(best)
 
     def expert_weight(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
@@ -102,9 +99,8 @@ def moe_steps(record: Record, path: str, source: str) -> Steps:
         expert = sheet.whole("i", f"{path}.expert_index", 0, t, a)
         n = tokens(expert).index(t)
         value = sheet.take("out_i", f"{path}.experts.{expert}.out", 0, n, d)
-        sheet.note = Both(
-            f"n = {n}: which of the tokens that expert {expert} was given this is",
-            f"n = {n}：在分给第 {expert} 号专家的词块中，这是第几个（从 0 起）",
+        sheet.note = say(
+            "n = {n}: which of the tokens that expert {expert} was given this is", n=n, expert=expert
         )
         return "expert_out[t,a,d] = out_i[n,d] of expert i", value
 

@@ -13,7 +13,7 @@ from cutaway.inspection.arithmetic.norm import normalised
 from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps
 from cutaway.inspection.arithmetic.rounding import ACTIVATIONS, Rounded, log_softmax, soft_cap, softmax
 from cutaway.nn.head import Head, MaskedHead
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 LOGITS = "head.logits"
 
@@ -28,7 +28,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.smoothing < 1:
-            raise CutawayError(f"smoothing is {self.smoothing}, expected 0 <= smoothing < 1")
+            raise CutawayError(
+                "smoothing is {smoothing}, expected 0 <= smoothing < 1", smoothing=self.smoothing
+            )
 
 
 def head_steps(record: Record, hidden: str) -> Steps:
@@ -51,7 +53,7 @@ def head_steps(record: Record, hidden: str) -> Steps:
             value = soft_cap(value, sheet.constant("c", head.softcap, "logit_softcap"))
             formula = f"c · tanh(({formula}) / c)"
         if record.config.tied:
-            sheet.note = Both("W_u is the embedding matrix", "W_u 就是嵌入矩阵")
+            sheet.note = say("W_u is the embedding matrix")
         return f"logits[t,v] = {formula}", value
 
     def dense(sheet: Sheet, index: Numbers) -> tuple[str, Rounded]:
@@ -107,8 +109,8 @@ def output_steps(record: Record, settings: Settings) -> Steps:
         _, t = index
         words = record.config.vocab_size
         log_p = sheet.take("log p", "log_probabilities", 0, t, slice(None))
-        epsilon = sheet.constant("ε", smoothing, Both("label smoothing", "标签平滑"))
-        sheet.constant("y", outcome[t], Both("the token that stands here in truth", "这里真正的词块"))
+        epsilon = sheet.constant("ε", smoothing, say("label smoothing"))
+        sheet.constant("y", outcome[t], say("the token that stands here in truth"))
         value = -(log_p[outcome[t]] * (-epsilon + 1)) - log_p.sum() * epsilon / words
         return f"loss[t] = -(1 - ε) · log p[t,y] - ε/{words} · Σ_v log p[t,v]", value
 
@@ -116,10 +118,9 @@ def output_steps(record: Record, settings: Settings) -> Steps:
         losses = sheet.take("loss", "token_loss", 0, slice(None))
         value = losses[torch.tensor(counted)].mean()
         if record.target is None:
-            sheet.note = Both(
-                "the words are in the model's sight here, unlike in training, where they are hidden; "
-                "a [MASK] is not counted, since its word is not known",
-                "这里模型看得见这些词，训练时它们是遮住的；[MASK] 处不计入，因为不知道原来是什么词",
+            sheet.note = say(
+                "the words are in the model's sight here, unlike in training, where they are hidden; a "
+                "[MASK] is not counted, since its word is not known"
             )
         return f"loss = Σ_t loss[t] / {len(counted)}", value
 
@@ -144,8 +145,10 @@ def _score_steps(record: Record, settings: Settings) -> Steps:
     first = 0 if hypothesis is None else len(outcome) - len(hypothesis.ids)
     if hypothesis is not None and (not hypothesis.ids or outcome[max(first, 0) :] != hypothesis.ids):
         raise CutawayError(
-            "the hypothesis is not what this run ends with: its ids are "
-            f"{hypothesis.ids}, those of the run {outcome}; make a Run whose outcome are the hypothesis' ids"
+            "the hypothesis is not what this run ends with: its ids are {ids}, those of the run "
+            "{outcome}; make a Run whose outcome are the hypothesis' ids",
+            ids=hypothesis.ids,
+            outcome=outcome,
         )
     n = len(outcome) - first
     places = range(first, len(outcome))
@@ -156,14 +159,13 @@ def _score_steps(record: Record, settings: Settings) -> Steps:
         if hypothesis is not None:
             sheet.replace(hypothesis.log_probs)
             numbers = torch.tensor(hypothesis.log_probs, dtype=torch.float64)
-            sheet.note = Both(
-                "log p are those of the search, which reads earlier tokens from its cache: the same but for rounding "
-                "as in this run. A repetition penalty, where one was set, changes the score and not them",
-                "log p 是搜索时的值，搜索从缓存里读先前的词块：除舍入误差外与这一遍相同。若设了重复惩罚，"
-                "它改变得分，不改变这些值",
+            sheet.note = say(
+                "log p are those of the search, which reads earlier tokens from its cache: the same "
+                "but for rounding as in this run. A repetition penalty, where one was set, changes the "
+                "score and not them"
             )
-        sheet.constant("n", n, Both("tokens, the end token too", "词块数，包括结束词块"))
-        kind = Both(f"length penalty, {penalty.kind}", f"长度惩罚，{penalty.kind}")
+        sheet.constant("n", n, say("tokens, the end token too"))
+        kind = say("length penalty, {kind}", kind=penalty.kind)
         sheet.constant("α", penalty.alpha, kind)
         base = (5 + n) / 6 if penalty.kind == "gnmt" else n
         formula = "((5 + n)/6)^α" if penalty.kind == "gnmt" else "n^α"

@@ -12,8 +12,8 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.rounding import Rounded
 from cutaway.inspection.runs.run import Run
 from cutaway.nn.head import Head
-from cutaway.page.locale import Both, Text
 from cutaway.tap import Edit
+from cutaway.words import Phrase, Text
 
 Index = tuple[int | slice, ...]
 Numbers = tuple[int, ...]  # an index of a single number
@@ -107,7 +107,7 @@ class Sheet:
     def __init__(self, record: Record):
         self._record = record
         self.operands: list[Operand] = []
-        self.note: Both | None = None
+        self.note: Phrase | None = None
 
     def take(self, symbol: str, name: str, *index: int | slice, meaning: Text = "") -> Rounded:
         """Numbers of this run, exact as they are."""

@@ -113,7 +113,12 @@ def patterns(
     Raises CutawayError for a side, layer, head or stage that there is not.
     """
     if stage not in STAGES:
-        raise CutawayError(f"stage is {stage!r}{nearest(stage, STAGES)}, expected one of {', '.join(STAGES)}")
+        raise CutawayError(
+            "stage is {stage!r}{hint}, expected one of {stages}",
+            stage=stage,
+            hint=nearest(stage, STAGES),
+            stages=", ".join(STAGES),
+        )
     where = place(run, side, layers, heads)
     taps = where.taps(stage)
     _, trace = run.hidden(dict.fromkeys(taps, only(where.heads)))
@@ -135,15 +140,21 @@ def chosen(what: str, wanted: Sequence[int] | None, there: Sequence[int]) -> tup
     if wanted is None:
         return tuple(there)
     if not wanted:
-        raise CutawayError(f"no {what} was asked for, expected at least one of {_numbers(there)}")
+        raise CutawayError(
+            "no {what} was asked for, expected at least one of {numbers}", what=what, numbers=_numbers(there)
+        )
     for number in wanted:
         if number not in there:
             close = min(there, key=lambda each: abs(each - number))
             raise CutawayError(
-                f"{what} {number} is not there: expected one of {_numbers(there)} (nearest: {close})"
+                "{what} {number} is not there: expected one of {numbers} (nearest: {close})",
+                what=what,
+                number=number,
+                numbers=_numbers(there),
+                close=close,
             )
     if len(set(wanted)) < len(wanted):
-        raise CutawayError(f"{what}s are {list(wanted)}, expected each once")
+        raise CutawayError("{what}s are {wanted}, expected each once", what=what, wanted=list(wanted))
     return tuple(wanted)
 
 

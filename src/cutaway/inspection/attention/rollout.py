@@ -47,7 +47,9 @@ def rollout(
     another, and for a share that is not within 0 to 1.
     """
     if not 0 <= residual <= 1:
-        raise CutawayError(f"residual is {residual}, expected a share from 0 to 1 (0.5 is usual)")
+        raise CutawayError(
+            "residual is {residual}, expected a share from 0 to 1 (0.5 is usual)", residual=residual
+        )
     side = sides(run.model)[0] if side is None else side
     where = place(run, side, heads=heads)
     if side == "cross":

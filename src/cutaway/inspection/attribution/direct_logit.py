@@ -17,8 +17,8 @@ from cutaway.nn.attention import Attention
 from cutaway.nn.moe import MoE
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
 from cutaway.tap import Edit
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LogitAttribution(Drawn):
     total: float  # sum of the shares
     difference: float  # logit - total
     frozen: tuple[str, ...]  # norms whose scale, and activations whose gate, is held
-    approximate: Both | None  # what makes shares less direct than in a pre-norm model, in a sentence
+    approximate: Phrase | None  # what makes shares less direct than in a pre-norm model, in a sentence
 
     def page(self) -> Page:
         return logit_page(self)
@@ -199,27 +199,17 @@ def _written(path: FrozenPath, write: Write) -> tuple[list[_Label], Tensor]:
     return [("feed-forward", name, write.layer, None)], path.trace[f"{name}.out"][0].double()[None]
 
 
-def _reason(run: Run) -> Both | None:
+def _reason(run: Run) -> Phrase | None:
     masked = run.model.config.head == "masked"
-    gate, gate_zh = (
-        (" and the gate of the head's activation", "和输出头激活函数的门控") if masked else ("", "")
-    )
     if run.model.config.norm_order == "post":
-        return Both(
-            "post-norm: the sum is exact, but the stream is normalised after every sublayer, so a share passes as many "
-            f"held scales as follow it{gate and ', ' + gate.removeprefix(' and ')}; the earlier the component, the "
+        return say(
+            "post-norm: the sum is exact, but the stream is normalised after every sublayer, so a "
+            "share passes as many held scales as follow it{gate}; the earlier the component, the "
             "more of its effect runs through what is held",
-            "post-norm（先相加后归一化）：总和是精确的，但每个子层之后残差流都要归一化，所以一个份额要经过它之后所有"
-            f"被固定的缩放{gate_zh}；组成部分越靠前，它的影响就越多地经过这些被固定的量",
+            gate=say(", the gate of the head's activation too") if masked else "",
         )
     if run.model.config.norm_order == "sandwich":
-        return Both(
-            "sandwich: what a sublayer writes passes a norm of its own, whose scale is held as well",
-            "sandwich：子层写入的内容先经过自己的归一化，它的缩放同样被固定",
-        )
+        return say("sandwich: what a sublayer writes passes a norm of its own, whose scale is held as well")
     if not masked:
         return None
-    return Both(
-        f"the sum is exact with the final norm's scale{gate} held",
-        f"在固定最后一次归一化的缩放{gate_zh}的条件下，总和是精确的",
-    )
+    return say("the sum is exact with the final norm's scale and the gate of the head's activation held")

@@ -17,8 +17,8 @@ from cutaway.inspection.runs.selection import piece_of, place, token_id
 from cutaway.inspection.runs.stacks import ReadingStack, output_head, stack_named, stacks
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
 from cutaway.tap import Trace
+from cutaway.words import Phrase, say
 
 Quantity = Literal["logit", "log_prob"]
 
@@ -51,7 +51,7 @@ class InputAttribution(Drawn):
     baseline_value: float | None  # F(b); None for gradient x input
     points: int | None  # at which the gradient was taken on the way
     difference: float | None  # F(x) - F(b) - total
-    approximate: Both
+    approximate: Phrase
 
     def page(self) -> Page:
         return input_attribution_page(self)
@@ -75,10 +75,7 @@ def gradient_x_input(
         method="gradient x input",
         value=float(values[0]),
         shares=shares,
-        approximate=Both(
-            "first order, exact only where the model is linear between 0 and this input",
-            "一阶近似，只有当模型在 0 与此输入之间是线性的时候才精确",
-        ),
+        approximate=say("first order, exact only where the model is linear between 0 and this input"),
     )
 
 
@@ -96,8 +93,10 @@ class Asked:
     def of(cls, run: Run, position: int, token: int | str | None, quantity: Quantity) -> "Asked":
         if quantity not in get_args(Quantity):
             raise CutawayError(
-                f"quantity is {quantity!r}{nearest(quantity, get_args(Quantity))}, "
-                f"expected {' or '.join(get_args(Quantity))}"
+                "quantity is {quantity!r}{hint}, expected {get_args}",
+                quantity=quantity,
+                hint=nearest(quantity, get_args(Quantity)),
+                get_args=" or ".join(get_args(Quantity)),
             )
         output_head(run)
         side = stack_named(run, None)
@@ -144,7 +143,7 @@ class Asked:
         method: Literal["gradient x input", "integrated gradients"],
         value: float,
         shares: dict[str, Tensor],
-        approximate: Both,
+        approximate: Phrase,
         baseline: str | None = None,
         baseline_value: float | None = None,
         points: int | None = None,

@@ -14,7 +14,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.attribution.gradients import Asked, InputAttribution, Quantity
 from cutaway.inspection.runs.run import Run
 from cutaway.inspection.runs.selection import piece_of, token_id
-from cutaway.page.locale import Both
+from cutaway.words import say
 
 MOST_POINTS = 1200
 _POINTS = 12  # of one piece of the way, which are computed side by side
@@ -46,9 +46,15 @@ def integrated_gradients(
     points that is not positive.
     """
     if most_points < _POINTS:
-        raise CutawayError(f"most_points is {most_points}, expected at least {_POINTS}, those of one piece")
+        raise CutawayError(
+            "most_points is {most_points}, expected at least {points}, those of one piece",
+            most_points=most_points,
+            points=_POINTS,
+        )
     if not tolerance > 0:
-        raise CutawayError(f"tolerance is {tolerance}, expected a number above 0, such as 0.005")
+        raise CutawayError(
+            "tolerance is {tolerance}, expected a number above 0, such as 0.005", tolerance=tolerance
+        )
     asked = Asked.of(run, position, token, quantity)
     ends = asked.inputs()
     start = None if baseline is None else token_id(run, baseline)
@@ -71,12 +77,9 @@ def integrated_gradients(
             heapq.heappush(pieces, half)
         points += 2 * _POINTS
     shares = {name: torch.stack([piece.shares[name] for piece in pieces]).sum(dim=0) for name in ends}
-    jumps = Both("", "")
+    jumps = ""
     if run.model.config.n_experts:
-        jumps = Both(
-            "; F jumps where a router changes its choice, and a jump is no token's share",
-            "；路由器改变选择时 F 会跳变，跳变的部分不归任何词块",
-        )
+        jumps = say("; F jumps where a router changes its choice, and a jump is no token's share")
     return asked.answer(
         method="integrated gradients",
         value=value,
@@ -84,9 +87,10 @@ def integrated_gradients(
         baseline="zero" if start is None else piece_of(run, start),
         baseline_value=before,
         points=points,
-        approximate=Both(
-            f"the integral is a sum over {points} points, which misses the stated part{jumps.en}",
-            f"积分由 {points} 个点的求和代替，漏掉的部分已注明{jumps.zh}",
+        approximate=say(
+            "the integral is a sum over {points} points, which misses the stated part{jumps}",
+            points=points,
+            jumps=jumps,
         ),
     )
 

@@ -16,8 +16,8 @@ from cutaway.inspection.runs.run import Tokens
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
 from cutaway.tap import Trace
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +38,7 @@ class SimilarityAttribution(Drawn):
     cosine: float  # of the mean vectors, computed from them
     difference: float  # cosine - sum of the shares: rounding
     pooling: Pooling  # what the model's own folder pools by
-    approximate: Both | None  # why the model's own similarity is another number, where it is
+    approximate: Phrase | None  # why the model's own similarity is another number, where it is
 
     def page(self) -> Page:
         return similarity_page(self)
@@ -70,9 +70,10 @@ def attribute_similarity(loaded: Loaded, first: str, second: str) -> SimilarityA
         pooling=own,
         approximate=None
         if own == "mean"
-        else Both(
-            f"this model's folder pools by {own!r}, which no sum over tokens gives; these are shares of mean pooling",
-            f"此模型的文件夹规定按 {own!r} 池化，那不是对词块求和；这里是按平均池化得到的份额",
+        else say(
+            "this model's folder pools by {own!r}, which no sum over tokens gives; these are "
+            "shares of mean pooling",
+            own=own,
         ),
     )
 
@@ -83,7 +84,7 @@ def _states(loaded: Loaded, text: str) -> tuple[Tokens, Tensor, Tensor]:
     before, after = tokenizer.around
     inner = tokenizer.encode_ids([settings.read(text)])[0]
     if not [*before, *inner, *after]:
-        raise CutawayError(f"the text {text!r} has no token: there is nothing to compare")
+        raise CutawayError("the text {text!r} has no token: there is nothing to compare", text=text)
     name = f"{'decoder' if isinstance(loaded.model, DecoderOnly) else 'encoder'}.normed"
     with Trace(loaded.model, {name: lambda x: x[0].double().cpu()}) as trace:
         embedded = embed(loaded, [text], pooling="mean", normalise=False)

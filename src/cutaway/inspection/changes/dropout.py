@@ -25,7 +25,9 @@ def drop_out(
     rate = config.dropout if change.rate is None else change.rate
     if not rate:
         raise CutawayError(
-            f"{where}: this model's config has no dropout (dropout is 0), so it gives no rate: add `rate`, such as 0.1"
+            "{where}: this model's config has no dropout (dropout is 0), so it gives no rate: add "
+            "`rate`, such as 0.1",
+            where=where,
         )
     for place in places.places(change.side, "*", STACKS, where, "*"):
         clock = clocks[place.side]

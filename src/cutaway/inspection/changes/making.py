@@ -157,8 +157,9 @@ class _Making:
         if isinstance(change, NoScale):
             if place.attention.scale == 1.0:
                 raise CutawayError(
-                    f"{where}: this model does not scale its scores (its attention scale is 1), so there is no scale "
-                    "to take away"
+                    "{where}: this model does not scale its scores (its attention scale is 1), so there is "
+                    "no scale to take away",
+                    where=where,
                 )
             attention.unscaled = True
             return
@@ -172,8 +173,10 @@ class _Making:
         elif isinstance(change, SetPattern):
             if place.side == "cross" and change.kind in ("identity", "previous"):
                 raise CutawayError(
-                    f"{where}: kind is {change.kind!r}, but in cross-attention queries and keys are different texts; "
-                    "use uniform, argmax or given"
+                    "{where}: kind is {kind!r}, but in cross-attention queries and keys are different "
+                    "texts; use uniform, argmax or given",
+                    where=where,
+                    kind=change.kind,
                 )
             for t, row in enumerate(change.rows or ()):
                 self._check_row(row, place.side, t, f"{where}.rows[{t}]")
@@ -185,7 +188,10 @@ class _Making:
             q = change.q if isinstance(change.q, int) else None
             if place.side == "decoder" and None not in (q, change.k) and (change.k or 0) > (q or 0):
                 raise CutawayError(
-                    f"{where}: key {change.k} comes after query {q}, and a decoder does not see later tokens"
+                    "{where}: key {k} comes after query {q}, and a decoder does not see later tokens",
+                    where=where,
+                    k=change.k,
+                    q=q,
                 )
             if change.row is not None:
                 self._check_row(change.row, place.side, q, f"{where}.row")
@@ -194,10 +200,17 @@ class _Making:
     def _check_row(self, row: Sequence[float], side: Side, query: int | None, where: str) -> None:
         most = self._places.model.config.max_len if side == "decoder" else self._places.length("encoder")
         if len(row) > most:
-            raise CutawayError(f"{where} has {len(row)} weights, expected at most {most}, one a key")
+            raise CutawayError(
+                "{where} has {count} weights, expected at most {most}, one a key",
+                where=where,
+                count=len(row),
+                most=most,
+            )
         if side == "decoder" and query is not None and any(row[query + 1 :]):
             raise CutawayError(
-                f"{where} gives weight to keys after query {query}, which a decoder does not see"
+                "{where} gives weight to keys after query {query}, which a decoder does not see",
+                where=where,
+                query=query,
             )
 
     def _set_mask(self, change: SetMask, where: str) -> None:
@@ -225,7 +238,7 @@ class _Making:
             why = (
                 "it is the stack's, leave `layer` out" if change.layer != "*" else "this model has none there"
             )
-            raise CutawayError(f"{where}: part is {change.part!r}, but {why}")
+            raise CutawayError("{where}: part is {part!r}, but {why}", where=where, part=change.part, why=why)
 
 
 def _has_final_norm(stack: Stack) -> bool:

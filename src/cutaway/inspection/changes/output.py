@@ -117,6 +117,8 @@ def _start(run: Run) -> list[int]:
     fitting = [start for start in starts if run.target.ids[: len(start)] == start]
     if not fitting:
         raise CutawayError(
-            f"the run's target begins with id {run.target.ids[0]}, expected the decoder's start {starts[0]}"
+            "the run's target begins with id {id}, expected the decoder's start {start}",
+            id=run.target.ids[0],
+            start=starts[0],
         )
     return max(fitting, key=len)

@@ -53,20 +53,30 @@ class Places:
         there: list[Side] = [each for each in allowed if each in self.stacks]
         if not there:
             raise CutawayError(
-                f"{where}: this change is for side {' or '.join(allowed)}, but this {self.model.config.family} model "
-                f"has only {', '.join(self.stacks)}"
+                "{where}: this change is for side {allowed}, but this {family} model has only {stacks}",
+                where=where,
+                allowed=" or ".join(allowed),
+                family=self.model.config.family,
+                stacks=", ".join(self.stacks),
             )
         named = side or default or (there[0] if len(there) == 1 and len(self.stacks) == 1 else None)
         if named is None:
-            raise CutawayError(f"{where}: key 'side' is missing; this model has {', '.join(there)}")
+            raise CutawayError(
+                "{where}: key 'side' is missing; this model has {there}", where=where, there=", ".join(there)
+            )
         if named == "*":
             return there
         for each in there:
             if each == named:
                 return [each]
         raise CutawayError(
-            f"{where}: side is {named!r}{nearest(named, there)}, expected one of {', '.join(there)}"
-            f" for this change to this {self.model.config.family} model"
+            "{where}: side is {named!r}{hint}, expected one of {there} for this change to this "
+            "{family} model",
+            where=where,
+            named=named,
+            hint=nearest(named, there),
+            there=", ".join(there),
+            family=self.model.config.family,
         )
 
     def places(
@@ -112,14 +122,21 @@ class Places:
         most = self.model.config.max_len if grows else self.length(side)
         if isinstance(position, int) and not 0 <= position < most:
             of = "this model's positions" if grows else "the text's tokens"
-            raise CutawayError(f"{where}: {name} is {position}, expected 0 to {most - 1} ({of})")
+            raise CutawayError(
+                "{where}: {name} is {position}, expected 0 to {most} ({of})",
+                where=where,
+                name=name,
+                position=position,
+                most=most - 1,
+                of=of,
+            )
 
     def id(self, token: Token, side: Side, where: str, name: str) -> int:
         """`token_id`, with `name`, what the token is in the change, in front of its messages."""
         try:
             return token_id(self.run, token, side)
         except CutawayError as error:
-            raise CutawayError(f"{where}: {name}: {error}") from error
+            raise CutawayError("{where}: {name}: {error}", where=where, name=name, error=error) from error
 
     @staticmethod
     def _numbers(given: int | str, count: int, where: str, name: str, of: str) -> list[int]:
@@ -127,6 +144,12 @@ class Places:
             return list(range(count))
         if not isinstance(given, int) or not 0 <= given < count:
             raise CutawayError(
-                f"{where}: {name} is {given!r}, expected 0 to {count - 1} or '*' ({of} has {count})"
+                "{where}: {name} is {given!r}, expected 0 to {count} or '*' ({of} has {count2})",
+                where=where,
+                name=name,
+                given=given,
+                count=count - 1,
+                of=of,
+                count2=count,
             )
         return [given]

@@ -27,17 +27,26 @@ def change_positions(
     """Change the positions of one side's stack. Raises CutawayError where that is none, with the reason."""
     config, length = places.model.config, places.length(side)
     if config.position == "none":
-        raise CutawayError(f"{where}: this model is told no positions, so there are none to change")
+        raise CutawayError(
+            "{where}: this model is told no positions, so there are none to change", where=where
+        )
     if config.position in ("relative", "alibi") and change.set == "shift":
         raise CutawayError(
-            f"{where}: set is 'shift', but this model's positions are distances ({config.position}), which a shift "
-            "of all tokens leaves as they are; use none or shuffle"
+            "{where}: set is 'shift', but this model's positions are distances ({position}), which "
+            "a shift of all tokens leaves as they are; use none or shuffle",
+            where=where,
+            position=config.position,
         )
     by, absolute = change.by or 0, config.position in ("learned", "sinusoidal")
     if absolute and length + by > config.max_len:
         raise CutawayError(
-            f"{where}: by is {by}, expected at most {config.max_len - length}: the text has {length} tokens and the "
-            f"model {config.max_len} positions"
+            "{where}: by is {by}, expected at most {max_len}: the text has {length} tokens and the "
+            "model {max_len2} positions",
+            where=where,
+            by=by,
+            max_len=config.max_len - length,
+            length=length,
+            max_len2=config.max_len,
         )
     moved = _moved(change, length)
     if absolute:
@@ -78,8 +87,10 @@ def _other_vectors(embedding: Embedding, clock: Clock, moved: Moved | None, limi
         positions = moved(clock.positions(vectors.device))
         if limit is not None and int(positions[-1]) >= limit:
             raise CutawayError(
-                f"position {int(positions[-1])} was reached by a shift, but this model has only {limit} positions; "
-                "shift less, or write less"
+                "position {position} was reached by a shift, but this model has only {limit} "
+                "positions; shift less, or write less",
+                position=int(positions[-1]),
+                limit=limit,
             )
         assert embedding.positions is not None, "checked: the model adds position vectors"
         return embedding.positions(positions + embedding.offset)[None].to(vectors).expand_as(vectors)

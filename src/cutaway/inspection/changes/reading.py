@@ -21,9 +21,9 @@ def read_changes(changes: Changes) -> tuple[Change, ...]:
             json.loads(changes) if isinstance(changes, str) else changes
         )
     except (json.JSONDecodeError, RecursionError) as error:
-        raise CutawayError(f"changes: no JSON: {error}") from error
+        raise CutawayError("changes: no JSON: {error}", error=error) from error
     if not isinstance(listed, Sequence) or isinstance(listed, str):
-        raise CutawayError(f"changes is {brief(listed)}, expected a list")
+        raise CutawayError("changes is {listed}, expected a list", listed=brief(listed))
     return tuple(_read(change, f"changes[{i}]") for i, change in enumerate(listed))
 
 
@@ -44,11 +44,21 @@ _SHORT: dict[object, str] = {"enc": "encoder", "dec": "decoder"}
 def _read(given: Mapping[str, object] | Change, where: str) -> Change:
     values = write_change(given) if isinstance(given, KINDS) else given
     if not isinstance(values, Mapping):
-        raise CutawayError(f'{where} is {brief(values)}, expected an object such as {{"op": "head", …}}')
+        raise CutawayError(
+            '{where} is {values}, expected an object such as {{"op": "head", …}}',
+            where=where,
+            values=brief(values),
+        )
     op = values.get("op")
     if not isinstance(op, str) or op not in OPS:
         hint = nearest(op, OPS) if isinstance(op, str) else ""
-        raise CutawayError(f"{where}.op is {brief(op)}{hint}, expected one of {', '.join(OPS)}")
+        raise CutawayError(
+            "{where}.op is {op}{hint}, expected one of {ops}",
+            where=where,
+            op=brief(op),
+            hint=hint,
+            ops=", ".join(OPS),
+        )
     back = {json_name: name for name, json_name in _SPELLED.items()}
     kind = OPS[op]
     names = {field.name for field in dataclasses.fields(kind)}

@@ -25,8 +25,8 @@ from cutaway.nn.head import Head
 from cutaway.nn.stack import Stack
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
 from cutaway.tap import Edit, Trace
+from cutaway.words import Phrase
 
 _TOKENS = 8192  # of all rows that are computed at once
 
@@ -62,7 +62,7 @@ class HeadSweep(Drawn):
     set: Literal["zero", "mean"]
     effects: dict[Side, Tensor]
     ranking: tuple[HeadEffect, ...]
-    output: Both  # what it is, in words
+    output: Phrase  # what it is, in words
     unit: Unit = "nats"
 
     def page(self) -> Page:
@@ -88,7 +88,11 @@ def sweep(
     places = Places(run)
     chosen = _chosen(places, sides)
     if set not in ("zero", "mean"):
-        raise CutawayError(f"set is {brief(set)}{nearest(str(set), ('zero', 'mean'))}, expected zero or mean")
+        raise CutawayError(
+            "set is {set}{hint}, expected zero or mean",
+            set=brief(set),
+            hint=nearest(str(set), ("zero", "mean")),
+        )
     blocks = [place for side in chosen for place in places.places(side, "*", (side,), "sweep")]
     with torch.no_grad():
         rest = _Rest(run, blocks, set)
@@ -145,7 +149,9 @@ def _chosen(places: Places, sides: Iterable[Side] | None) -> list[Side]:
         return there
     found: list[Side] = [side for each in sides for side in places.sides(each, SIDES, "sweep")]
     if not found:
-        raise CutawayError(f"sides is empty, expected one or more of {', '.join(places.stacks)}")
+        raise CutawayError(
+            "sides is empty, expected one or more of {stacks}", stacks=", ".join(places.stacks)
+        )
     return list(dict.fromkeys(found))
 
 

@@ -49,12 +49,16 @@ class TokenChanges:
             network = place.block.mlp
             if not isinstance(network, MLP):
                 raise CutawayError(
-                    f"{where}: layer {place.layer} is a mixture of experts, whose neurons are not met at every token; "
-                    'change its experts with {"op": "expert", …}'
+                    "{where}: layer {layer} is a mixture of experts, whose neurons are not met at every "
+                    'token; change its experts with {{"op": "expert", …}}',
+                    where=where,
+                    layer=place.layer,
                 )
             width = network.up.out_features
             if not 0 <= change.n < width:
-                raise CutawayError(f"{where}: n is {change.n}, expected 0 to {width - 1}")
+                raise CutawayError(
+                    "{where}: n is {n}, expected 0 to {width}", where=where, n=change.n, width=width - 1
+                )
             edit = residual.set_neuron(change.n, change.value, change.scale)
             self._at_token(f"{place.path}.mlp.hidden", place.side, change.token, edit)
 
@@ -63,21 +67,34 @@ class TokenChanges:
         n_experts, n_chosen = model.config.n_experts, model.config.n_experts_per_token
         if not n_experts:
             raise CutawayError(
-                f"{where}: this model has no experts; its feed-forward networks take op ffn or neuron"
+                "{where}: this model has no experts; its feed-forward networks take op ffn or neuron",
+                where=where,
             )
         for number in (*change.ban, *change.force):
             if not 0 <= number < n_experts:
-                raise CutawayError(f"{where}: expert {number} is named, expected 0 to {n_experts - 1}")
+                raise CutawayError(
+                    "{where}: expert {number} is named, expected 0 to {n_experts}",
+                    where=where,
+                    number=number,
+                    n_experts=n_experts - 1,
+                )
         if len(change.force) > n_chosen:
             raise CutawayError(
-                f"{where}: force names {len(change.force)} experts, but a token has only {n_chosen}"
+                "{where}: force names {count} experts, but a token has only {n_chosen}",
+                where=where,
+                count=len(change.force),
+                n_chosen=n_chosen,
             )
         n_changed = 0
         for place in self._places.places(change.side, change.layer, STACKS, where):
             if not isinstance(place.block.mlp, MoE):
                 if change.layer == "*":
                     continue
-                raise CutawayError(f"{where}: layer {place.layer} has no experts, but a plain network")
+                raise CutawayError(
+                    "{where}: layer {layer} has no experts, but a plain network",
+                    where=where,
+                    layer=place.layer,
+                )
             self._places.check_position(_number(change.token), place.side, where, "token")
             tap = "router" if change.ban else "expert_index"
             edit = residual.ban_experts(change.ban) if change.ban else residual.force_experts(change.force)
@@ -85,7 +102,7 @@ class TokenChanges:
             self._chosen_experts.append((place, change, where))
             n_changed += 1
         if not n_changed:
-            raise CutawayError(f"{where}: no layer there has experts")
+            raise CutawayError("{where}: no layer there has experts", where=where)
 
     def _check_experts(self) -> None:
         """Enough experts must be left for every token, and none both banned and forced."""
@@ -101,20 +118,32 @@ class TokenChanges:
             both = banned & {number for other in here for number in other.force}
             if both:
                 raise CutawayError(
-                    f"{where}: expert {min(both)} of layer {place.layer} is both banned and forced"
+                    "{where}: expert {both} of layer {layer} is both banned and forced",
+                    where=where,
+                    both=min(both),
+                    layer=place.layer,
                 )
             if len(banned) > left:
                 raise CutawayError(
-                    f"{where}: {len(banned)} of {model.config.n_experts} experts are banned in layer {place.layer}, "
-                    f"but a token needs {model.config.n_experts_per_token}: ban at most {left}"
+                    "{where}: {count} of {n_experts} experts are banned in layer {layer}, but a token "
+                    "needs {n_experts_per_token}: ban at most {left}",
+                    where=where,
+                    count=len(banned),
+                    n_experts=model.config.n_experts,
+                    layer=place.layer,
+                    n_experts_per_token=model.config.n_experts_per_token,
+                    left=left,
                 )
 
     def patch(self, change: PatchResidual, where: str) -> None:
         if change.from_run not in self._runs:
             hint = nearest(change.from_run, self._runs)
             raise CutawayError(
-                f"{where}: from is {change.from_run!r}{hint}, expected the name of a run; "
-                f"given: {', '.join(self._runs) or 'none'}"
+                "{where}: from is {from_run!r}{hint}, expected the name of a run; given: {runs}",
+                where=where,
+                from_run=change.from_run,
+                hint=hint,
+                runs=", ".join(self._runs) or "none",
             )
         other = Places(self._runs[change.from_run])
         token = change.token if change.from_token is None else change.from_token
@@ -123,12 +152,18 @@ class TokenChanges:
             next(iter(other.places(place.side, change.layer, STACKS, f"{where}, the other run")))
             if not 0 <= token < other.length(place.side):
                 raise CutawayError(
-                    f"{where}: the other run has no token {token}, expected 0 to {other.length(place.side) - 1}"
+                    "{where}: the other run has no token {token}, expected 0 to {length}",
+                    where=where,
+                    token=token,
+                    length=other.length(place.side) - 1,
                 )
             if other.model.config.d_model != self._places.model.config.d_model:
                 raise CutawayError(
-                    f"{where}: the other run's vectors have width {other.model.config.d_model}, expected "
-                    f"{self._places.model.config.d_model} as in this model"
+                    "{where}: the other run's vectors have width {d_model}, expected {d_model2} as in this "
+                    "model",
+                    where=where,
+                    d_model=other.model.config.d_model,
+                    d_model2=self._places.model.config.d_model,
                 )
             tap = f"{place.path}.resid_post"
             values = self._wanted.setdefault(change.from_run, {})
@@ -163,8 +198,10 @@ class TokenChanges:
             id = self._places.id(change.force, side, where, "force")
             if id in never_written(self._places.run):
                 raise CutawayError(
-                    f"{where}: force is {change.force!r}, a control token or an id without a piece, which the model "
-                    "never writes"
+                    "{where}: force is {force!r}, a control token or an id without a piece, which the "
+                    "model never writes",
+                    where=where,
+                    force=change.force,
                 )
             edit = residual.only(id)
         self._at_token(_LOGITS, side, change.at, edit)
@@ -176,7 +213,9 @@ class TokenChanges:
     def _check_head(self, where: str) -> None:
         if not isinstance(self._places.model.head, Head):
             raise CutawayError(
-                f"{where}: this model has no output head: it gives vectors and not words, so it has no logits to change"
+                "{where}: this model has no output head: it gives vectors and not words, so it has no "
+                "logits to change",
+                where=where,
             )
 
     def _at_token(self, tap: str, side: Side, token: int | str, edit: Edit) -> None:

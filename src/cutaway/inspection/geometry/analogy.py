@@ -42,7 +42,7 @@ class Plane:
     """The plane through b that is spanned by the two differences a - b and d - c, a true linear projection.
 
     With e₁ = (a - b) / ‖a - b‖ and e₂ the part of d - c at right angles to e₁, made of length 1, a point p is drawn
-    at ((p - b)·e₁, (p - b)·e₂), and lies ‖(p - b) - x e₁ - y e₂‖ off the plane. Both arrows, b to a and c to d, lie
+    at ((p - b)·e₁, (p - b)·e₂), and lies ‖(p - b) - x e₁ - y e₂‖ off the plane. Message arrows, b to a and c to d, lie
     in the plane's directions: their drawn lengths and the angle between them are the true ones, so the four corners
     are a parallelogram in the drawing if and only if they are one in the full space. The gap between the two pairs is
     drawn too short: c and d lie off the plane by the same amount. Where the arrows are parallel (`flat`), e₂ is the
@@ -97,13 +97,18 @@ def analogy(
     inputs = [table.find(point) for point in (a, b, c)]
     answer = None if expected is None else table.find(expected)
     if len(set(inputs)) < 3:
-        raise CutawayError(f"a, b and c are {_shown(table, inputs)}, expected three different tokens")
+        raise CutawayError(
+            "a, b and c are {shown}, expected three different tokens", shown=_shown(table, inputs)
+        )
     if answer is not None and answer in inputs:
         raise CutawayError(
-            f"the expected answer {_shown(table, [answer])} is one of the inputs: expected another token"
+            "the expected answer {shown} is one of the inputs: expected another token",
+            shown=_shown(table, [answer]),
         )
     if len(table.vectors) < 4:
-        raise CutawayError(f"the table has {len(table.vectors)} rows, expected a fourth one to answer with")
+        raise CutawayError(
+            "the table has {count} rows, expected a fourth one to answer with", count=len(table.vectors)
+        )
     vectors = _vectors(table, inputs, normalised)
     target = vectors[0] - vectors[1] + vectors[2]
     answers = nearest_rows(table, target[None], top=top, measure="cosine", left_out=inputs)[0]
@@ -167,7 +172,9 @@ def _vectors(table: VectorTable, ids: Sequence[int], normalised: bool) -> Tensor
     lengths = vectors.norm(dim=1, keepdim=True)
     if not bool(lengths.all()):
         zero = [id for id, length in zip(ids, lengths.flatten().tolist(), strict=True) if length == 0]
-        raise CutawayError(f"the vector of {_shown(table, zero)} is 0: it has no direction to compare")
+        raise CutawayError(
+            "the vector of {shown} is 0: it has no direction to compare", shown=_shown(table, zero)
+        )
     return vectors / lengths if normalised else vectors
 
 

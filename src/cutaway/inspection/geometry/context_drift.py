@@ -107,7 +107,10 @@ def context_drift(
     where = next(iter(sides)) if side is None else side
     if where not in sides:
         raise CutawayError(
-            f"side is {where!r}{nearest(where, sides)}, expected {' or '.join(sides)} in this model"
+            "side is {where!r}{hint}, expected {sides} in this model",
+            where=where,
+            hint=nearest(where, sides),
+            sides=" or ".join(sides),
         )
     vectors = table_of(first.loaded, table)
     if isinstance(word, str):
@@ -173,10 +176,18 @@ def find_word(tokens: Tokens, word: str, tokenizer: Tokenizer, occurrence: int =
             start += 1
     if not found:
         hint = nearest(word, tokens.pieces)
-        raise CutawayError(f"{word!r} is not in the text{hint}; its pieces: {' '.join(tokens.pieces)}")
+        raise CutawayError(
+            "{word!r} is not in the text{hint}; its pieces: {pieces}",
+            word=word,
+            hint=hint,
+            pieces=" ".join(tokens.pieces),
+        )
     if not 1 <= occurrence <= len(found):
         raise CutawayError(
-            f"occurrence is {occurrence}, expected 1 to {len(found)}: so often {word!r} is in the text"
+            "occurrence is {occurrence}, expected 1 to {count}: so often {word!r} is in the text",
+            occurrence=occurrence,
+            count=len(found),
+            word=word,
         )
     return found[occurrence - 1]
 
@@ -190,7 +201,11 @@ def _tokens(run: Run, side: str) -> Tokens:
 def _check_positions(tokens: Tokens, positions: Sequence[int]) -> None:
     wrong = [position for position in positions if not 0 <= position < len(tokens)]
     if wrong or not positions:
-        raise CutawayError(f"positions are {list(positions)}, expected one or more of 0 to {len(tokens) - 1}")
+        raise CutawayError(
+            "positions are {positions}, expected one or more of 0 to {count}",
+            positions=list(positions),
+            count=len(tokens) - 1,
+        )
 
 
 def _stages(run: Run, side: str, stack: Stack) -> list[str]:

@@ -63,12 +63,15 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> Projection:
     not finite, and points that are all the same.
     """
     if dims not in (2, 3):
-        raise CutawayError(f"dims is {dims}, expected 2 or 3")
+        raise CutawayError("dims is {dims}, expected 2 or 3", dims=dims)
     if k < 1:
-        raise CutawayError(f"k is {k}, expected at least 1 neighbour")
+        raise CutawayError("k is {k}, expected at least 1 neighbour", k=k)
     if points.ndim != 2 or len(points) <= dims or points.shape[1] < dims:
         raise CutawayError(
-            f"points are of shape {tuple(points.shape)}, expected at least {dims + 1} points of at least {dims} numbers"
+            "points are of shape {tuple}, expected at least {dims} points of at least {dims2} numbers",
+            tuple=tuple(points.shape),
+            dims=dims + 1,
+            dims2=dims,
         )
     points = points.detach().cpu().double()
     if not bool(points.isfinite().all()):

@@ -52,7 +52,9 @@ def token_map(
     """
     if around < 0 or listed < 1:
         raise CutawayError(
-            f"around is {around} and listed {listed}, expected at least 0 and at least 1 tokens"
+            "around is {around} and listed {listed}, expected at least 0 and at least 1 tokens",
+            around=around,
+            listed=listed,
         )
     named = list(dict.fromkeys(table.find(piece) for piece in pieces))
     groups = {id: place for place, id in enumerate(named)}
@@ -63,8 +65,9 @@ def token_map(
     ids = list(groups)
     if len(ids) < 3:
         raise CutawayError(
-            f"{len(ids)} {'token' if len(ids) == 1 else 'tokens'} to draw, expected at least 3: name more, or draw "
-            "the nearest of each as well"
+            "{count} {rest} to draw, expected at least 3: name more, or draw the nearest of each as well",
+            count=len(ids),
+            rest="token" if len(ids) == 1 else "tokens",
         )
     vectors = normalize(table.rows(ids), dim=1)
     drawn = pca(vectors, k=max(1, min(k, (len(ids) - 1) // 2)))
@@ -89,7 +92,9 @@ def _near(table: VectorTable, ids: Sequence[int], top: int) -> tuple[tuple[Neigh
     for id, length in zip(ids, lengths, strict=True):
         if length == 0:
             raise CutawayError(
-                f"the vector of {table.label(id)} (id {id}) is 0: it has no direction to compare"
+                "the vector of {label} (id {id}) is 0: it has no direction to compare",
+                label=table.label(id),
+                id=id,
             )
     found: list[tuple[Neighbour, ...]] = []
     for first in range(0, len(ids), _QUERIES):

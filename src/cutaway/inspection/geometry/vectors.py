@@ -100,7 +100,9 @@ def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
     model = loaded.model
     if name not in get_args(TableName):
         raise CutawayError(
-            f"table is {name!r}{nearest(name, get_args(TableName))}, expected embedding or unembedding"
+            "table is {name!r}{hint}, expected embedding or unembedding",
+            name=name,
+            hint=nearest(name, get_args(TableName)),
         )
     tokens = model.source_embed.tokens if isinstance(model, EncoderDecoder) else model.embed.tokens
     output = model.head.unembed.weight if isinstance(model.head, Head) else None
@@ -108,7 +110,7 @@ def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
         return VectorTable(name, tokens.weight, loaded.tokenizer, output is tokens.weight)
     if output is None:
         raise CutawayError(
-            f"{loaded.path} has no output head, so there is no unembedding table: use embedding"
+            "{path} has no output head, so there is no unembedding table: use embedding", path=loaded.path
         )
     tokenizer = (
         None if loaded.tokenizer is None else loaded.tokenizer.target
@@ -139,7 +141,7 @@ def nearest_rows(
 ) -> tuple[tuple[Neighbour, ...], ...]:
     """For each of queries (Q, D) the `top` nearest rows, best first, none of `left_out`."""
     if top < 1:
-        raise CutawayError(f"top is {top}, expected at least 1")
+        raise CutawayError("top is {top}, expected at least 1", top=top)
     near = nearness(table, queries, measure)
     near[:, list(left_out)] = -torch.inf
     most = min(top, near.shape[1] - len(set(left_out)))
@@ -159,7 +161,9 @@ def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
     """
     if measure not in get_args(Measure):
         raise CutawayError(
-            f"measure is {measure!r}{nearest(measure, get_args(Measure))}, expected cosine, dot or euclid"
+            "measure is {measure!r}{hint}, expected cosine, dot or euclid",
+            measure=measure,
+            hint=nearest(measure, get_args(Measure)),
         )
     queries = queries.detach().cpu().double()
     if measure == "cosine":
@@ -172,8 +176,11 @@ def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
     if not bool(near.isfinite().all()):
         (id, *_) = (~near.isfinite()).any(dim=0).nonzero().flatten().tolist()
         raise CutawayError(
-            f"the {table.name} table has values that are not finite, first compared in the row of {table.label(id)} "
-            f"(id {id}): the model's weights are damaged"
+            "the {name} table has values that are not finite, first compared in the row of {label} "
+            "(id {id}): the model's weights are damaged",
+            name=table.name,
+            label=table.label(id),
+            id=id,
         )
     return near
 
@@ -188,9 +195,12 @@ def _check_vector(table: VectorTable, vector: Tensor) -> None:
     width = table.vectors.shape[1]
     if tuple(vector.shape) != (width,):
         raise CutawayError(
-            f"the vector is of shape {tuple(vector.shape)}, expected ({width},): the model's width"
+            "the vector is of shape {tuple}, expected ({width},): the model's width",
+            tuple=tuple(vector.shape),
+            width=width,
         )
     if not bool(vector.isfinite().all()):
         raise CutawayError(
-            f"the vector has values that are not finite: {brief(vector[~vector.isfinite()].tolist())}"
+            "the vector has values that are not finite: {tolist}",
+            tolist=brief(vector[~vector.isfinite()].tolist()),
         )

@@ -16,7 +16,7 @@ from cutaway.inspection.runs.selection import at_least_one, layer_number, piece_
 from cutaway.inspection.runs.stacks import output_head, stack_named
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +43,7 @@ class Lens(Drawn):
     pinned: Tokens  # P tokens that were asked for
     pinned_log_probs: Tensor  # (N, T, P) fp32
     pinned_ranks: Tensor  # (N, T, P) int64
-    approximate: Both | None  # the reason, in a sentence; None: exact as defined above
+    approximate: Phrase | None  # the reason, in a sentence; None: exact as defined above
 
     def page(self) -> Page:
         return lens_page(self)
@@ -68,7 +68,7 @@ def lens(
     if layers is not None and not layers:
         raise CutawayError("layers is empty, expected numbers of blocks passed, or None for all of them")
     if isinstance(pinned, str):
-        raise CutawayError(f"pinned is {pinned!r}, expected a list of tokens: [{pinned!r}]")
+        raise CutawayError("pinned is {pinned!r}, expected a list of tokens: [{pinned!r}]", pinned=pinned)
     chosen = word_ids(run, pinned)
     depth = len(side.stack.layers)
     wanted = range(depth + 1) if layers is None else layers
@@ -123,16 +123,16 @@ def _ranks(logits: Tensor, ids: Tensor) -> Tensor:
     return ranks
 
 
-def _reason(run: Run) -> Both | None:
+def _reason(run: Run) -> Phrase | None:
     config = run.model.config
     if config.norm_order != "post":
         return None
-    final = Both("there is no final norm", "没有末尾的归一化")
+    final = say("there is no final norm")
     if config.has_final_norm:
-        final = Both("a final norm follows the last block only", "末尾的归一化只跟在最后一块之后")
-    return Both(
-        f"post-norm: each block has normalised its own result already and {final.en}, so an earlier row is read "
-        "without the norms of the blocks left out, which would change it even if those blocks wrote nothing",
-        f"后置归一化：每一块已经把自己的结果归一化了，而且{final.zh}，所以读较早的层时，少了后面各块的归一化；"
-        "即使那些块什么也不写，它们的归一化也会改变结果",
+        final = say("a final norm follows the last block only")
+    return say(
+        "post-norm: each block has normalised its own result already and {final}, so an "
+        "earlier row is read without the norms of the blocks left out, which would change it "
+        "even if those blocks wrote nothing",
+        final=final,
     )

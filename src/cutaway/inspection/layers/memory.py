@@ -19,7 +19,7 @@ from cutaway.inspection.runs.stacks import stack_named
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
+from cutaway.words import Phrase, say
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Memory(Drawn):
         Word, ...
     ]  # log-probabilities: the stream before the network, by the model's own norm and head
     after: tuple[Word, ...]  # likewise after the block
-    approximate: Both | None  # what to keep in mind about the words, in a sentence
+    approximate: Phrase | None  # what to keep in mind about the words, in a sentence
 
     def page(self) -> Page:
         return memory_page(self)
@@ -110,7 +110,9 @@ def memory(
     number = layer_number(len(chosen_side.stack.layers), layer, f"the {chosen_side.name}")
     chosen = None if token is None else token_id(run, token)
     if wordless is not None and chosen is not None:
-        raise CutawayError(f"token is {token!r}, but {wordless.en}; leave `token` out")
+        raise CutawayError(
+            "token is {token!r}, but {wordless}; leave `token` out", token=token, wordless=wordless
+        )
     state = fired(run, chosen_side, number, where)
     strongest = state.strengths.flatten().topk(min(top, state.strengths.numel())).indices.tolist()
     width = state.strengths.shape[1]
@@ -208,33 +210,27 @@ def _around(run: Run, path: FrozenPath, layer: int, words: int) -> tuple[tuple[W
     return found[0], found[1]
 
 
-def _wordless(run: Run, side: str) -> Both | None:
+def _wordless(run: Run, side: str) -> Phrase | None:
     """Why what a side writes cannot be read as words; None where it can."""
     if side != stack_named(run, None).name:
-        return Both(
-            "the encoder's stream is read by cross-attention and not by the output matrix: there are no words",
-            "编码器的残差流由交叉注意力读取，而不是由输出矩阵读取，因此没有对应的词",
+        return say(
+            "the encoder's stream is read by cross-attention and not by the output matrix: there are no words"
         )
     if not isinstance(run.model.head, Head):
-        return Both(
-            "this model has no output head: it gives vectors and not words, so its neurons stand for no words",
-            "这个模型没有输出头：它给出向量而不是词，所以神经元没有对应的词",
+        return say(
+            "this model has no output head: it gives vectors and not words, so its neurons stand for no words"
         )
     return None
 
 
-def _reason(run: Run) -> Both | None:
+def _reason(run: Run) -> Phrase | None:
     masked = run.model.config.head == "masked"
     if run.model.config.norm_order == "post":
-        return Both(
-            "post-norm: the stream passes a norm after every later sublayer"
-            f"{', and the gate of the masked head' if masked else ''}; all are held at their values in this run",
-            f"后置归一化：残差流在后面每个子层之后都要经过一次归一化{'，还要经过掩码输出头的变换' if masked else ''}；"
-            "这里都固定为它们在这次运行中的值",
+        return say(
+            "post-norm: the stream passes a norm after every later sublayer{gate}; all are held at "
+            "their values in this run",
+            gate=say(", and the gate of the masked head") if masked else "",
         )
     if masked:
-        return Both(
-            "the gate of the masked head is held at its value in this run",
-            "掩码输出头的变换固定为它在这次运行中的值",
-        )
+        return say("the gate of the masked head is held at its value in this run")
     return None

@@ -95,7 +95,9 @@ def activation_of(run: Run, side: ReadingStack, layer: int, neuron: int, expert:
     if isinstance(part, MLP):
         if expert is not None:
             raise CutawayError(
-                f"expert is {expert}, but layer {layer} has one plain network; leave `expert` out"
+                "expert is {expert}, but layer {layer} has one plain network; leave `expert` out",
+                expert=expert,
+                layer=layer,
             )
         _check(part, neuron, f"the network of layer {layer}")
         _, trace = run.hidden({f"{path}.hidden": lambda x: x[0, :, neuron].clone()})
@@ -104,7 +106,10 @@ def activation_of(run: Run, side: ReadingStack, layer: int, neuron: int, expert:
     last = len(part.experts) - 1
     if expert is None or not 0 <= expert <= last:
         raise CutawayError(
-            f"expert is {expert}, but layer {layer} is a mixture: expected an expert from 0 to {last}"
+            "expert is {expert}, but layer {layer} is a mixture: expected an expert from 0 to {last}",
+            expert=expert,
+            layer=layer,
+            last=last,
         )
     _check(_network(part, expert), neuron, f"expert {expert} of layer {layer}")
     index = f"{path}.expert_index"
@@ -128,4 +133,6 @@ def _network(part: MoE, expert: int) -> MLP:
 def _check(network: MLP, neuron: int, what: str) -> None:
     width = network.down.in_features
     if not 0 <= neuron < width:
-        raise CutawayError(f"{what} has no neuron {neuron}: expected 0 to {width - 1}")
+        raise CutawayError(
+            "{what} has no neuron {neuron}: expected 0 to {width}", what=what, neuron=neuron, width=width - 1
+        )

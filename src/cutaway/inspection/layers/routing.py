@@ -72,8 +72,10 @@ def routing(run: Run) -> Routing:
     mixed = [(side, layer) for side, layer in found if isinstance(side.block(layer).mlp, MoE)]
     if not mixed:
         raise CutawayError(
-            f"{run.loaded.path}: this model has no experts (n_experts is {config.n_experts}), so nothing is routed; "
-            "its feed-forward networks can be seen by their neurons"
+            "{path}: this model has no experts (n_experts is {n_experts}), so nothing is routed; "
+            "its feed-forward networks can be seen by their neurons",
+            path=run.loaded.path,
+            n_experts=config.n_experts,
         )
     watch = [
         f"{_path(side, layer)}.mlp.{name}"

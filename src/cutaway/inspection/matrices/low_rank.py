@@ -20,8 +20,8 @@ from cutaway.inspection.runs.stacks import output_head, stack_named
 from cutaway.models.build import Model
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
 from cutaway.tap import Edit
+from cutaway.words import Phrase
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LowRank(Drawn):
     """
 
     matrix: str
-    title: Both  # of the matrix, as a reader reads it
+    title: Phrase  # of the matrix, as a reader reads it
     rank: int
     full_rank: int  # the number of singular values
     matrix_error: float
@@ -95,11 +95,14 @@ def low_rank(run: Run, matrix: Matrix, ranks: Sequence[int]) -> LowRanks:
     _check_own(run.model, matrix)
     u, sigma, v = matrix.svd()
     if not ranks:
-        raise CutawayError(f"no rank is given: expected numbers from 0 to {len(sigma)}")
+        raise CutawayError("no rank is given: expected numbers from 0 to {count}", count=len(sigma))
     for rank in ranks:
         if not 0 <= rank <= len(sigma):
             raise CutawayError(
-                f"rank is {rank}, expected 0 to {len(sigma)}, the most that {matrix.name} can have"
+                "rank is {rank}, expected 0 to {count}, the most that {name} can have",
+                rank=rank,
+                count=len(sigma),
+                name=matrix.name,
             )
     base = run.forward()[0].double().log_softmax(dim=-1)
     total = float(sigma.square().sum())
@@ -141,7 +144,7 @@ def _check_own(model: Model, matrix: Matrix) -> None:
         own = (w_qk if matrix.kind == "W_QK" else w_ov)(model, side, int(layer), matrix.head)
     if not torch.equal(own.left, matrix.left):
         raise CutawayError(
-            f"{matrix.name} is a matrix of another model: expected one of the model that was run"
+            "{name} is a matrix of another model: expected one of the model that was run", name=matrix.name
         )
 
 

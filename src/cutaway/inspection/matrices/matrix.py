@@ -19,7 +19,7 @@ from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
+from cutaway.words import Phrase, say
 
 Kind = Literal["parameter", "W_QK", "W_OV"]
 Space = Literal["residual", "vocabulary", "heads", "neurons", "experts", "positions", "segments", "distances"]
@@ -44,12 +44,12 @@ class Matrix(Drawn):
 
     name: str  # a parameter's full name; for a head, that of its attention and its number
     kind: Kind
-    formula: Both
+    formula: Phrase
     left: Tensor  # (M, N); of a product (M, E)
     right: Tensor | None  # (N, E) of a product
     rows: Space
     columns: Space
-    caveats: tuple[Both, ...]  # what else takes part in the model where this matrix works
+    caveats: tuple[Phrase, ...]  # what else takes part in the model where this matrix works
     attention: str | None = None  # full name of a head's attention, and the head
     head: int | None = None
 
@@ -61,11 +61,13 @@ class Matrix(Drawn):
         return self.left.shape[0], (self.left.shape[1] if self.right is None else self.right.shape[0])
 
     @property
-    def title(self) -> Both:
+    def title(self) -> Phrase:
         """The name, as a reader of either language reads it."""
         if self.attention is None:
-            return Both(self.name, self.name)
-        return Both(self.name, f"{self.attention} 第 {self.head} 头的 {self.kind}")
+            return say("{name}", name=self.name)
+        return say(
+            "{kind} of head {head} of {attention}", kind=self.kind, head=self.head, attention=self.attention
+        )
 
     def dense(self) -> Tensor:
         """All entries (M, N)."""
@@ -80,8 +82,9 @@ class Matrix(Drawn):
         for factor in (self.left, *([] if self.right is None else [self.right])):
             if not bool(factor.isfinite().all()):
                 raise CutawayError(
-                    f"{self.name} has entries that are not finite, so it has no singular values: the model's weights "
-                    "are damaged"
+                    "{name} has entries that are not finite, so it has no singular values: the model's "
+                    "weights are damaged",
+                    name=self.name,
                 )
         if self.right is None:
             u, sigma, vt = torch.linalg.svd(self.left, full_matrices=False)
@@ -104,12 +107,18 @@ def parameter_matrix(of: Model | Loaded, name: str) -> Matrix:
     named = dict(model.named_parameters(remove_duplicate=False))
     if name not in named:
         raise CutawayError(
-            f"no parameter {name!r}{nearest(name, named)}; there are {len(named)}, such as {min(named)}"
+            "no parameter {name!r}{hint}; there are {count}, such as {named}",
+            name=name,
+            hint=nearest(name, named),
+            count=len(named),
+            named=min(named),
         )
     value = named[name].detach()
     if value.ndim != 2:
         raise CutawayError(
-            f"{name} is of shape {tuple(value.shape)}, a vector: expected a matrix, such as a weight"
+            "{name} is of shape {tuple}, a vector: expected a matrix, such as a weight",
+            name=name,
+            tuple=tuple(value.shape),
         )
     owner = name.split(".")[-2]
     rows, columns = _SPACES[owner]
@@ -120,14 +129,12 @@ def parameter_matrix(of: Model | Loaded, name: str) -> Matrix:
     return Matrix(
         name=name,
         kind="parameter",
-        formula=Both("y = x · M (+ bias)", "y = x · M（+ 偏置）")
-        if linear
-        else Both("y = row of M", "y = M 的一行"),
+        formula=say("y = x · M (+ bias)") if linear else say("y = row of M"),
         left=exact.T if linear else exact,
         right=None,
         rows=rows,
         columns=columns,
-        caveats=(Both(f"the same tensor is {others}", f"同一个张量也是 {others}"),) if others else (),
+        caveats=(say("the same tensor is {others}", others=others),) if others else (),
     )
 
 
@@ -147,61 +154,40 @@ def w_qk(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
     caveats = list(_reading(model.config))
     if attention.q_proj.bias is not None:
         caveats.append(
-            Both(
-                "the score has further terms by the biases of queries and keys, each with one token or none",
-                "查询与键的偏置使得分还有别的项，每一项只涉及一个词块或不涉及词块",
-            )
+            say("the score has further terms by the biases of queries and keys, each with one token or none")
         )
     if attention.q_norm is not None:
         caveats.append(
-            Both(
-                "approximate: a norm stands between each projection and the product, and is not in it",
-                "近似：每个投影与乘积之间还有一次归一化，这里没有计入",
-            )
+            say("approximate: a norm stands between each projection and the product, and is not in it")
         )
     if model.config.position == "rotary" and side != "cross":
         caveats.append(
-            Both(
-                "queries and keys are rotated by position: exact for a token and itself, at distance d a rotation "
-                "R(d) stands between W_Q and W_Kᵀ",
-                "查询与键按位置旋转：词块与自身之间是精确的，距离为 d 时 W_Q 与 W_Kᵀ 之间还有旋转 R(d)",
+            say(
+                "queries and keys are rotated by position: exact for a token and itself, at distance d "
+                "a rotation R(d) stands between W_Q and W_Kᵀ"
             )
         )
     if model.config.position in ("relative", "alibi") and side != "cross":
-        caveats.append(
-            Both(
-                "a bias that depends on the distance is added to the score",
-                "得分上还要加一个随距离而变的偏置",
-            )
-        )
+        caveats.append(say("a bias that depends on the distance is added to the score"))
     if attention.softcap is not None:
         cap = f"±{attention.softcap:g}"
-        caveats.append(
-            Both(
-                f"the scaled score is then capped softly at {cap}",
-                f"缩放后的得分随后被平滑地限制在 {cap} 以内",
-            )
-        )
+        caveats.append(say("the scaled score is then capped softly at {cap}", cap=cap))
     if attention.groups > 1:
         caveats.append(
-            Both(
-                f"the keys are shared by the {attention.groups} heads of group {group}",
-                f"键由第 {group} 组的 {attention.groups} 个头共用",
+            say(
+                "the keys are shared by the {groups} heads of group {group}",
+                groups=attention.groups,
+                group=group,
             )
         )
     if side == "cross":
         caveats.append(
-            Both(
-                "the query is a token of the decoder's stream, the key one of the encoder's result",
-                "查询来自解码器的残差流，键来自编码器的输出",
-            )
+            say("the query is a token of the decoder's stream, the key one of the encoder's result")
         )
     return Matrix(
         name=f"W_QK of {name}, head {head}",
         kind="W_QK",
-        formula=Both(
-            "score = x_q · M · x_kᵀ, M = scale · W_Q · W_Kᵀ", "得分 = x_q · M · x_kᵀ，M = 缩放 · W_Q · W_Kᵀ"
-        ),
+        formula=say("score = x_q · M · x_kᵀ, M = scale · W_Q · W_Kᵀ"),
         left=left,
         right=right,
         rows="residual",
@@ -223,46 +209,27 @@ def w_ov(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
     group, width = head // attention.groups, attention.d_head
     caveats = list(_reading(model.config))
     if attention.v_proj.bias is not None:
-        caveats.append(
-            Both(
-                "the value's bias adds the same vector b_V · W_O whatever token is looked at",
-                "无论看向哪个词块，值的偏置都加上同一个向量 b_V · W_O",
-            )
-        )
+        caveats.append(say("the value's bias adds the same vector b_V · W_O whatever token is looked at"))
     if attention.o_proj.bias is not None:
-        caveats.append(Both("the output's bias belongs to no head", "输出的偏置不属于任何一个头"))
+        caveats.append(say("the output's bias belongs to no head"))
     if model.config.norm_order == "sandwich":
-        caveats.append(
-            Both(
-                "approximate: what all heads write together is normalised before it is added",
-                "近似：所有头写入的总和先归一化，再加到残差流上",
-            )
-        )
+        caveats.append(say("approximate: what all heads write together is normalised before it is added"))
     if model.config.norm_order == "post":
-        caveats.append(
-            Both(
-                "approximate: the stream is normalised after this is added to it",
-                "近似：加上它之后，残差流还要归一化",
-            )
-        )
+        caveats.append(say("approximate: the stream is normalised after this is added to it"))
     if attention.groups > 1:
         caveats.append(
-            Both(
-                f"the values are shared by the {attention.groups} heads of group {group}",
-                f"值由第 {group} 组的 {attention.groups} 个头共用",
+            say(
+                "the values are shared by the {groups} heads of group {group}",
+                groups=attention.groups,
+                group=group,
             )
         )
     if side == "cross":
-        caveats.append(
-            Both(
-                "it reads the encoder's result and writes into the decoder's stream",
-                "它读编码器的输出，写入解码器的残差流",
-            )
-        )
+        caveats.append(say("it reads the encoder's result and writes into the decoder's stream"))
     return Matrix(
         name=f"W_OV of {name}, head {head}",
         kind="W_OV",
-        formula=Both("written = Σ pattern · x · M, M = W_V · W_O", "写入 = Σ 权重 · x · M，M = W_V · W_O"),
+        formula=say("written = Σ pattern · x · M, M = W_V · W_O"),
         left=_columns(attention.v_proj, group, width),
         right=attention.o_proj.weight.detach()[:, head * width : (head + 1) * width].cpu().double(),
         rows="residual",
@@ -273,16 +240,11 @@ def w_ov(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
     )
 
 
-def _reading(config: ModelConfig) -> tuple[Both, ...]:
+def _reading(config: ModelConfig) -> tuple[Phrase, ...]:
     """What stands between the residual stream and a projection that reads it."""
     if config.norm_order == "post":
         return ()
-    return (
-        Both(
-            "x is the normalised stream (`normed`), with the norm's own weight and bias already in it",
-            "x 是归一化之后的残差流（`normed`），归一化自己的权重和偏置已在其中",
-        ),
-    )
+    return (say("x is the normalised stream (`normed`), with the norm's own weight and bias already in it"),)
 
 
 def _columns(projection: nn.Linear, head: int, width: int) -> Tensor:
@@ -299,5 +261,7 @@ def _attention(model: Model, side: Side, layer: int, head: int) -> tuple[Attenti
     layer = layer_number(len(stack_of(model, side).layers), layer, f"the {stack_name(side)}")
     count = model.config.n_heads
     if not -count <= head < count:
-        raise CutawayError(f"head is {head}, expected 0 to {count - 1}, or -1 for the last")
+        raise CutawayError(
+            "head is {head}, expected 0 to {count}, or -1 for the last", head=head, count=count - 1
+        )
     return attention_of(block_of(model, side, layer), side), attention_path(side, layer), head % count

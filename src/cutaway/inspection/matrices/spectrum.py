@@ -16,7 +16,7 @@ from cutaway.inspection.pages.matrices import direction_page, spectrum_page
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.page.locale import Both
+from cutaway.words import Phrase
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,8 +34,8 @@ class Spectrum(Drawn):
     """
 
     name: str
-    title: Both  # the name, as a reader reads it
-    formula: Both
+    title: Phrase  # the name, as a reader reads it
+    formula: Phrase
     shape: tuple[int, int]
     singular_values: Tensor  # (R,) fp64
     frobenius: float
@@ -43,7 +43,7 @@ class Spectrum(Drawn):
     stable_rank: float
     condition: float
     symmetric_share: float | None
-    caveats: tuple[Both, ...]
+    caveats: tuple[Phrase, ...]
 
     def page(self) -> Page:
         return spectrum_page(self)
@@ -115,10 +115,13 @@ def directions(
     u, sigma, v = matrix.svd()
     if not 0 <= first < len(sigma):
         raise CutawayError(
-            f"first is {first}, expected 0 to {len(sigma) - 1}: the singular values of {matrix.name}"
+            "first is {first}, expected 0 to {count}: the singular values of {name}",
+            first=first,
+            count=len(sigma) - 1,
+            name=matrix.name,
         )
     if count < 1:
-        raise CutawayError(f"count is {count}, expected at least 1")
+        raise CutawayError("count is {count}, expected at least 1", count=count)
     chosen = range(first, min(first + count, len(sigma)))
     rows = _readings(loaded, matrix, u[:, first : chosen.stop], "rows", top)
     columns = _readings(loaded, matrix, v[:, first : chosen.stop], "columns", top)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from cutaway.inspection.pages.attention import heads_of
 from cutaway.inspection.pages.words import PROBABILITY, SOURCE, TARGET, TOKEN, WEIGHT, left, right
 from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Remark, Table, page
-from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
+from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ def alignment_page(found: "Alignment") -> Page:
             blocks.append(Heading(f"{place}. {each.text}"))
         blocks.append(alignment_map(each.alignment, each.pieces, found.source.pieces))
     return page(
-        Both("Where each hypothesis looked (mean of all heads)", "每个候选译文看向哪里（所有头的平均）"),
+        say("Where each hypothesis looked (mean of all heads)"),
         blocks,
     ).then(search_page(found))
 
@@ -40,28 +40,23 @@ def alignment_page(found: "Alignment") -> Page:
 def search_page(found: "Alignment") -> Page:
     """What greedy and beam search wrote."""
     listed: list[tuple[Text, str, str]] = [
-        (Both(f"beam {place}", f"束搜索 {place}"), f"{each.score:.3f}", each.text)
+        (say("beam {place}", place=place), f"{each.score:.3f}", each.text)
         for place, each in enumerate(found.hypotheses, start=1)
     ]
-    greedy: tuple[Text, str, str] = (Both("greedy", "贪心"), f"{found.greedy.score:.3f}", found.greedy.text)
-    columns = (left(Both("search", "搜索")), right(Both("score", "得分")), left(Both("text", "译文")))
+    greedy: tuple[Text, str, str] = (say("greedy"), f"{found.greedy.score:.3f}", found.greedy.text)
+    columns = (left(say("search")), right(say("score")), left(say("text")))
     return page(
-        Both("What the search found", "搜索找到的译文"),
+        say("What the search found"),
         [
             Table(columns, [*listed, greedy]),
-            Remark(
-                Both(
-                    "score: the sum of the tokens' log-probabilities, divided by the length penalty.",
-                    "得分：各词块对数概率之和，除以长度惩罚。",
-                )
-            ),
+            Remark(say("score: the sum of the tokens' log-probabilities, divided by the length penalty.")),
         ],
     )
 
 
 def source_effect_page(found: "SourceEffect") -> Page:
     return page(
-        Both("What each token depends on", "每个词块依赖什么"),
+        say("What each token depends on"),
         [
             _effect_map(found),
             Remark(_DEPENDS),
@@ -74,31 +69,26 @@ def agreement_page(found: "Agreement") -> Page:
         return "–" if rho is None else f"{rho:.2f}"
 
     return page(
-        Both("How far weights and effects agree (Spearman's ρ)", "权重与影响的一致程度（Spearman ρ）"),
+        say("How far weights and effects agree (Spearman's ρ)"),
         [
-            Line(Both("mean of rows", "各行平均"), [shown(found.mean)]),
-            Line(Both("all cells", "所有格"), [shown(found.pooled)]),
-            Line(Both("each token", "每个词块"), [shown(rho) for rho in found.rows]),
-            Remark(
-                Both(
-                    "1: the same order of source tokens, -1: the reverse, –: one side is constant.",
-                    "1：原文词块的次序相同；-1：次序相反；–：有一边全都相等。",
-                )
-            ),
+            Line(say("mean of rows"), [shown(found.mean)]),
+            Line(say("all cells"), [shown(found.pooled)]),
+            Line(say("each token"), [shown(rho) for rho in found.rows]),
+            Remark(say("1: the same order of source tokens, -1: the reverse, –: one side is constant.")),
         ],
     )
 
 
 def _effect_map(found: "SourceEffect", drawn: bool = False) -> Matrix:
     values = found.effect.detach().cpu().double().numpy()
-    hidden = Both("source token hidden", "被遮住的原文词块")
+    hidden = say("source token hidden")
     return Matrix(values, found.outcome.pieces, found.source.pieces, TARGET, hidden, _FALL, "signed", drawn)
 
 
-_FALL = Both("fall of log-probability, nats", "对数概率的下降，奈特")
-_DEPENDS = Both(
-    "How far a token's log-probability falls when a source token is hidden by the mask; dependence, not purpose.",
-    "用掩码遮住某个原文词块时，该词块的对数概率下降多少；这是依赖，不是用途。",
+_FALL = say("fall of log-probability, nats")
+_DEPENDS = say(
+    "How far a token's log-probability falls when a source token is hidden by the mask; "
+    "dependence, not purpose."
 )
 
 
@@ -120,8 +110,8 @@ def looked_page(
     columns = (
         left(TOKEN),
         right(PROBABILITY),
-        left(Both("looked at", "看向")),
-        left(Both("depends on (nats)", "依赖（奈特）")),
+        left(say("looked at")),
+        left(say("depends on (nats)")),
     )
     atlas = None
     if cross_attention is not None:
@@ -133,41 +123,36 @@ def looked_page(
     correlation = None
     if agree.mean is not None:
         correlation = Remark(
-            Both(
-                f"The two put the source tokens in the same order by ρ = {agree.mean:.2f} (Spearman, mean of rows).",
-                f"两者给原文词块的排序，相关系数 ρ = {agree.mean:.2f}（Spearman，各行平均）。",
+            say(
+                "The two put the source tokens in the same order by ρ = {mean:.2f} (Spearman, mean of rows).",
+                mean=agree.mean,
             )
         )
     return page(
         _title(layer, head),
         [
             alignment_map(weights, outcome, source),
-            Heading(Both("What each token depends on", "每个词块依赖什么")),
+            Heading(say("What each token depends on")),
             Table(columns, rows),
             Remark(
-                Both(
-                    "looked at: the source tokens with most cross-attention. depends on: how far the token's "
-                    "log-probability falls when a source token is hidden by the mask; dependence, not purpose.",
-                    "看向：交叉注意力最多的原文词块。依赖：用掩码遮住某个原文词块后，该词块的对数概率下降多少；"
-                    "这是依赖，不是用途。",
+                say(
+                    "looked at: the source tokens with most cross-attention. depends on: how far the "
+                    "token's log-probability falls when a source token is hidden by the mask; dependence, "
+                    "not purpose."
                 )
             ),
             correlation,
             _effect_map(effect, drawn=True),
-            None if atlas is None else Heading(Both("Every head", "每一个头")),
+            None if atlas is None else Heading(say("Every head")),
             atlas,
         ],
     )
 
 
-def _title(layer: int | None, head: int | None) -> Both:
-    where = Both("all layers", "所有层") if layer is None else Both(f"layer {layer}", f"第 {layer} 层")
-    which = (
-        Both("mean of all heads", "所有头的平均") if head is None else Both(f"head {head}", f"第 {head} 头")
-    )
-    return Both(
-        f"Where the decoder looked ({where.en}, {which.en})", f"解码器看向哪里（{where.zh}，{which.zh}）"
-    )
+def _title(layer: int | None, head: int | None) -> Phrase:
+    where = say("all layers") if layer is None else say("layer {layer}", layer=layer)
+    which = say("mean of all heads") if head is None else say("head {head}", head=head)
+    return say("Where the decoder looked ({where}, {which})", where=where, which=which)
 
 
 def _best(pieces: Sequence[str], values: "Tensor", shown: Callable[[float], str]) -> str:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.words import ATTENTIONS, HEAD, KEY, QUERY, TOKEN, WEIGHT, left, right
 from cutaway.page.blocks import Atlas, Block, Matrix, Page, Remark, Scale, Table, page
-from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
+from cutaway.words import Phrase, Text, listed, say
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 # A measure's field, its column, and what it measures.
 MEASURES = (
-    ("entropy", Both("entropy", "熵"), Both("entropy in nats", "熵的单位是奈特")),
-    ("first", Both("first", "首词块"), Both("the first token", "首个词块")),
-    ("special", Both("ctrl", "控制"), Both("control tokens (ctrl)", "控制词块")),
-    ("punctuation", Both("punct", "标点"), Both("punctuation", "标点")),
-    ("distance", Both("dist.", "距离"), Both("dist. in tokens", "距离的单位是词块")),
-    ("previous", Both("prev", "前一"), Both("the token before (prev)", "前一个词块")),
-    ("same", Both("same", "自身"), Both("the same", "自身")),
-    ("next", Both("next", "后一"), Both("the next", "后一个词块")),
+    ("entropy", say("entropy"), say("entropy in nats")),
+    ("first", say("first"), say("the first token")),
+    ("special", say("ctrl"), say("control tokens (ctrl)")),
+    ("punctuation", say("punct"), say("punctuation")),
+    ("distance", say("dist."), say("dist. in tokens")),
+    ("previous", say("prev"), say("the token before (prev)")),
+    ("same", say("same"), say("the same")),
+    ("next", say("next"), say("the next")),
     (
         "induction",
-        Both("induct", "归纳"),
-        Both("those after earlier copies of it (induct)", "先前相同词块的后一个词块（归纳）"),
+        say("induct"),
+        say("those after earlier copies of it (induct)"),
     ),
 )
 COUNTED = ("entropy", "distance")  # the others are weights
 STAGES = {
-    "scores": Both("scores q·k", "得分 q·k"),
-    "scaled": Both("scaled scores", "缩放后的得分"),
-    "masked": Both("scores after mask and position bias", "加掩码与位置偏置后的得分"),
-    "pattern": Both("attention", "注意力"),
+    "scores": say("scores q·k"),
+    "scaled": say("scaled scores"),
+    "masked": say("scores after mask and position bias"),
+    "pattern": say("attention"),
 }
 
 
@@ -48,7 +48,7 @@ def patterns_page(found: "Patterns") -> Page:
     if found.stage == "pattern":
         title, scale, unit = what, "weight", WEIGHT
     else:
-        title, scale, unit = Both(f"{what.en}: {stage.en}", f"{what.zh}：{stage.zh}"), "signed", stage
+        title, scale, unit = say("{what}: {stage}", what=what, stage=stage), "signed", stage
     return page(
         _of_one(title, found.layers, found.heads),
         [
@@ -57,11 +57,10 @@ def patterns_page(found: "Patterns") -> Page:
                 found.values, found.layers, found.heads, found.queries, found.keys, scale=scale, unit=unit
             ),
             Remark(
-                Both(
-                    "A row is one query: what it weighs. In a decoder the query at a token predicts the next one. "
-                    "Weights say where a head reads, not what it takes from there, nor what depends on it.",
-                    "一行是一个查询给各个键的权重。在解码器里，某个词块处的查询用来预测下一个词块。权重说明头从哪里读，"
-                    "不说明它读到了什么，也不说明输出是否依赖它。",
+                say(
+                    "A row is one query: what it weighs. In a decoder the query at a token predicts the "
+                    "next one. Weights say where a head reads, not what it takes from there, nor what "
+                    "depends on it."
                 )
             ),
         ],
@@ -82,9 +81,7 @@ def _most_weight(found: "Patterns") -> Table | None:
                 f"{truncate(found.keys.pieces[int(s)], 12)} {share(value)}" for value, s in listed
             )
             rows.append((f"{layer}.{head}", keys))
-    return Table(
-        [left(HEAD), left(Both("weighs most (mean over the queries)", "权重最大的键（对各查询平均）"))], rows
-    )
+    return Table([left(HEAD), left(say("weighs most (mean over the queries)"))], rows)
 
 
 def heads_of(
@@ -111,12 +108,12 @@ def heads_of(
     return Atlas([f"{layer}.{head}" for layer in layers for head in heads], maps, len(heads))
 
 
-def _of_one(title: Both, layers: Sequence[int], heads: Sequence[int]) -> Both:
+def _of_one(title: Phrase, layers: Sequence[int], heads: Sequence[int]) -> Phrase:
     """The title with layer and head, where there is only one."""
     if len(layers) != 1 or len(heads) != 1:
         return title
     layer, head = layers[0], heads[0]
-    return Both(f"{title.en}, layer {layer}, head {head}", f"{title.zh}，第 {layer} 层第 {head} 头")
+    return say("{title}, layer {layer}, head {head}", title=title, layer=layer, head=head)
 
 
 def head_scores_page(found: "HeadScores") -> Page:
@@ -127,9 +124,9 @@ def head_scores_page(found: "HeadScores") -> Page:
     for i, layer in enumerate(found.layers):
         for j, head in enumerate(found.heads):
             rows.append([f"{layer}.{head}", *_row(found.scores, fields, i, j)])
-        rows.append([Both(f"{layer} even", f"{layer} 均匀"), *_row(found.uniform, fields, i)])
+        rows.append([say("{layer} even", layer=layer), *_row(found.uniform, fields, i)])
     return page(
-        Both(f"What the heads of {what.en} measure on this text", f"{what.zh}各头在这段文字上的测量值"),
+        say("What the heads of {what} measure on this text", what=what),
         [
             Table([left(HEAD), *(right(title) for _, title, _ in there)], rows),
             Remark(_measured(fields)),
@@ -137,18 +134,18 @@ def head_scores_page(found: "HeadScores") -> Page:
     )
 
 
-def _measured(fields: Sequence[str]) -> Both:
+def _measured(fields: Sequence[str]) -> Phrase:
     """What the columns mean, of those that are there."""
     about = [(field, what) for field, _, what in MEASURES if field in fields]
     counted = [what for field, what in about if field in COUNTED]
     weights = [what for field, what in about if field not in COUNTED]
-    units = Both(", ".join(each.en for each in counted), "，".join(each.zh for each in counted))
-    on = Both(", ".join(each.en for each in weights), "、".join(each.zh for each in weights))
-    return Both(
-        f"Means over the text: {units.en}, the rest weight from 0 to 1 on: {on.en}. 'even': a head that weighs all "
-        "keys alike. Scores of this text, not what a head is for.",
-        f"对整段文字取平均：{units.zh}；其余是落在以下词块上的权重，0 到 1：{on.zh}。“均匀”指给所有键相同权重的头。"
-        "这是在这段文字上测得的分数，不是头的用途。",
+    units = listed(counted)
+    on = listed(weights)
+    return say(
+        "Means over the text: {units}, the rest weight from 0 to 1 on: {on}. 'even': a head "
+        "that weighs all keys alike. Scores of this text, not what a head is for.",
+        units=units,
+        on=on,
     )
 
 
@@ -175,12 +172,12 @@ def _longest(found: "ValueWeights") -> Table:
             )
     columns = (
         left(HEAD),
-        left(Both("most weight", "权重最多")),
-        left(Both("writes most", "写入最多")),
-        left(Both("longest value", "值最长")),
-        right(Both("length", "长度")),
-        left(Both("shortest", "值最短")),
-        right(Both("length", "长度")),
+        left(say("most weight")),
+        left(say("writes most")),
+        left(say("longest value")),
+        right(say("length")),
+        left(say("shortest")),
+        right(say("length")),
     )
     return Table(columns, rows)
 
@@ -188,11 +185,11 @@ def _longest(found: "ValueWeights") -> Table:
 def value_weights_page(found: "ValueWeights") -> Page:
     what = ATTENTIONS[found.side]
     reach = float(found.weights.max()) or 1.0
-    length = Both(f"length, in shares of the longest, {reach:.3g}", f"长度，以最大值 {reach:.3g} 为 1")
+    length = say("length, in shares of the longest, {reach:.3g}", reach=reach)
     drawn = heads_of(found.weights / reach, found.layers, found.heads, found.queries, found.keys, unit=length)
     return page(
         _of_one(
-            Both(f"{what.en}: weight times length of the value", f"{what.zh}：权重乘以值向量的长度"),
+            say("{what}: weight times length of the value", what=what),
             found.layers,
             found.heads,
         ),
@@ -200,12 +197,10 @@ def value_weights_page(found: "ValueWeights") -> Page:
             drawn,
             _longest(found),
             Remark(
-                Both(
-                    "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight on a short "
-                    "vector moves little. Vectors may still cancel out. most weight, writes most: the keys of most "
-                    "weight and of longest weighted vectors, over all queries.",
-                    "一个头所累加的各个向量的长度（Kobayashi 等 2020）：权重大但向量短，影响仍然小。"
-                    "向量之间还可能相互抵消。权重最多、写入最多：对所有查询求和，得到权重最多的键，以及加权后向量最长的键。",
+                say(
+                    "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight "
+                    "on a short vector moves little. Vectors may still cancel out. most weight, writes "
+                    "most: the keys of most weight and of longest weighted vectors, over all queries."
                 )
             ),
         ],
@@ -214,27 +209,23 @@ def value_weights_page(found: "ValueWeights") -> Page:
 
 def rollout_page(found: "Rollout") -> Page:
     side = ATTENTIONS[found.side]
-    names = [Both(f"after layer {layer}", f"第 {layer} 层之后") for layer in range(len(found.weights))]
+    names = [say("after layer {layer}", layer=layer) for layer in range(len(found.weights))]
     array = found.weights.detach().cpu().double().numpy()
     pieces = found.tokens.pieces
-    unit = Both("share", "份额")
-    maps = [Matrix(each, pieces, pieces, TOKEN, Both("input token", "输入词块"), unit) for each in array]
+    unit = say("share")
+    maps = [Matrix(each, pieces, pieces, TOKEN, say("input token"), unit) for each in array]
     blocks: list[Block] = [maps[-1], Atlas(names, maps, min(8, len(maps)))]
     share = f"{found.residual:g}"
     return page(
-        Both(
-            f"Rollout of {side.en}, all {len(maps)} layers",
-            f"{side.zh}的逐层展开（rollout），共 {len(maps)} 层",
-        ),
+        say("Rollout of {side}, all {count} layers", side=side, count=len(maps)),
         [
             *blocks,
             Remark(
-                Both(
-                    f"The mean patterns of all layers multiplied, the residual connection taken as a share of {share} "
-                    "everywhere (Abnar & Zuidema 2020). Approximate by construction: it knows weights only, neither "
-                    "values nor norms nor feed-forward networks.",
-                    f"把各层的平均权重相乘，残差连接一律按 {share} 的份额计入（Abnar 与 Zuidema 2020）。"
-                    "这种做法本身就是近似：它只用到权重，没有考虑值向量、归一化和前馈网络。",
+                say(
+                    "The mean patterns of all layers multiplied, the residual connection taken as a share "
+                    "of {share} everywhere (Abnar & Zuidema 2020). Approximate by construction: it knows "
+                    "weights only, neither values nor norms nor feed-forward networks.",
+                    share=share,
                 )
             ),
         ],

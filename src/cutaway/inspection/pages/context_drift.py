@@ -10,15 +10,15 @@ from cutaway.inspection.pages.geometry import COSINE, table_name
 from cutaway.inspection.pages.projection import measures, plot_of
 from cutaway.inspection.pages.words import SIDES, left, right
 from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Remark, Table, Tinted, page
-from cutaway.page.locale import Both, Text
 from cutaway.text.display import truncate
+from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
     from cutaway.inspection.geometry.context_drift import ContextDrift, WordPath
     from cutaway.inspection.geometry.vectors import Neighbour
 
-FIRST, SECOND = Both("first", "第一句"), Both("second", "第二句")
-STAGE = Both("stage", "阶段")
+FIRST, SECOND = say("first"), say("second")
+STAGE = say("stage")
 NEAREST = 3  # listed at each stage
 _COLUMNS = 8  # of one of them
 
@@ -36,15 +36,15 @@ def context_drift_page(found: "ContextDrift") -> Page:
     columns = (
         left(STAGE),
         right(COSINE),
-        left(Both("nearest, first", "近邻：第一句")),
-        left(Both("nearest, second", "近邻：第二句")),
+        left(say("nearest, first")),
+        left(say("nearest, second")),
     )
     start = None
     if not found.same_pieces:
         start = Remark(
-            Both(
-                "The two sentences cut the word into different pieces, so that its paths begin at different points.",
-                "两句话把这个词切成了不同的词块，所以两条路径的起点不同。",
+            say(
+                "The two sentences cut the word into different pieces, so that its paths begin at "
+                "different points."
             )
         )
     points = [
@@ -56,40 +56,37 @@ def context_drift_page(found: "ContextDrift") -> Page:
     paths = (range(n), range(n, 2 * n))
     plot = plot_of(found.projection, points, paths=paths, groups=(FIRST, SECOND), arrows=True)
     return page(
-        Both(f"'{found.word}' in two sentences ({side.en})", f"“{found.word}”在两句话中（{side.zh}）"),
+        say("'{word}' in two sentences ({side})", word=found.word, side=side),
         [
             Line(FIRST, _marked(found.first)),
             Line(SECOND, _marked(found.second)),
             start,
             Table(columns, rows),
             Remark(
-                Both(
-                    "cosine: of the word's vector in the one sentence and in the other; 1 is the same direction. "
-                    f"nearest: rows of {table.en} nearest to it. The model never compares the two: exact at the "
-                    "embedding, approximate deeper down. Raw cosines are high wherever all tokens share a direction.",
-                    "余弦：这个词的向量在两句话之间的余弦；1 表示方向相同。近邻："
-                    f"{table.zh}中离它最近的行。模型自己从不作这种比较：在嵌入处是精确的，层越深越近似。"
-                    "若所有词块有共同的方向，余弦会普遍偏高。",
+                say(
+                    "cosine: of the word's vector in the one sentence and in the other; 1 is the same "
+                    "direction. nearest: rows of {table} nearest to it. The model never compares the two: "
+                    "exact at the embedding, approximate deeper down. Raw cosines are high wherever all "
+                    "tokens share a direction.",
+                    table=table,
                 )
             ),
-            Heading(Both("The two paths", "两条路径")),
+            Heading(say("The two paths")),
             plot,
             *measures(found.projection),
-            Heading(
-                Both("How far each has come, and how far they have parted", "各自走了多远，彼此差了多远")
-            ),
+            Heading(say("How far each has come, and how far they have parted")),
             _cosines(found),
         ],
     )
 
 
-def stage_name(tap: str) -> Both:
+def stage_name(tap: str) -> Phrase:
     """What a stage is, by the tap that it is read from."""
     if layer := re.search(r"layers\.(\d+)\.resid_post$", tap):
-        return Both(f"layer {layer[1]}", f"第 {layer[1]} 层")
+        return say("layer {layer}", layer=layer[1])
     if tap.endswith(".resid_pre"):
-        return Both("input", "输入")
-    return Both("final norm", "末端归一化") if tap.endswith(".normed") else Both("embedding", "嵌入")
+        return say("input")
+    return say("final norm") if tap.endswith(".normed") else say("embedding")
 
 
 def _near(items: "Sequence[Neighbour]") -> str:
@@ -106,8 +103,8 @@ def _cosines(found: "ContextDrift") -> Matrix:
     values = np.array(
         [found.first.static_cosines.tolist(), found.second.static_cosines.tolist(), found.cosines.tolist()]
     )
-    names = [Both(f"{side.en}, start", f"{side.zh}与起点") for side in (FIRST, SECOND)]
-    names.append(Both(f"{FIRST.en}, {SECOND.en}", "两句之间"))
+    names = [say("{side}, start", side=side) for side in (FIRST, SECOND)]
+    names.append(say("{first}, {second}", first=FIRST, second=SECOND))
     stages = [stage_name(stage) for stage in found.stages]
-    pairs = Both("between which two vectors", "哪两个向量之间")
+    pairs = say("between which two vectors")
     return Matrix(values, names, stages, pairs, STAGE, COSINE, "signed", drawn=True)

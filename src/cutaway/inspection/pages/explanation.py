@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.words import left
 from cutaway.page.blocks import Block, Code, Heading, Matrix, Page, Prose, Remark, Table, page
-from cutaway.page.locale import Both, Text, said
 from cutaway.page.numbers import number
+from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,50 +24,45 @@ def explanation_page(found: "Explanation", code: str, more: Remark | None = None
     blocks: list[Block] = []
     if found.formula:
         columns = (
-            left(Both("operand", "运算数")),
-            left(Both("value in this run", "这一遍里的值")),
-            left(Both("from", "来自")),
+            left(say("operand")),
+            left(say("value in this run")),
+            left(say("from")),
         )
         rows = [(operand.symbol, _numbers(operand), _origin(operand)) for operand in found.operands]
         blocks += [
-            Prose(Both("formula", "公式"), found.formula),
-            Heading(Both("What goes in", "运算数")),
+            Prose(say("formula"), found.formula),
+            Heading(say("What goes in")),
             Table(columns, rows),
-            Heading(Both("Worked out again", "重新计算")),
+            Heading(say("Worked out again")),
             *_agreement(found),
         ]
     if found.note is not None:
         note = found.note
-        blocks.append(Remark(Both(f"{said(note, 'en')}.", f"{said(note, 'zh')}。")))
+        blocks.append(Remark(say("{note}.", note=note)))
     if more is not None and found.operands:
         blocks.append(more)
     heat = [_heat_map(each) for each in found.operands if SHOWN + 1 <= each.values.numel() <= DRAWN]
     if heat:
-        blocks += [Heading(Both("The operands, number by number", "运算数，逐个数值")), *heat]
+        blocks += [Heading(say("The operands, number by number")), *heat]
     if code:
-        blocks.append(Code(Both("The same number in Python", "用 Python 得到同一个数"), code, drawn=True))
+        blocks.append(Code(say("The same number in Python"), code, drawn=True))
     return page(f"{found.name}{index} = {number(found.recorded)}", blocks)
 
 
 def _agreement(found: "Explanation") -> tuple[Prose, Prose, Prose]:
     apart, bound = f"{found.difference:.2g}", f"{found.tolerance:.2g}"
     if found.agrees:
-        verdict = Both(
-            f"{apart}, within the {bound} that rounding explains",
-            f"{apart}，在舍入所能解释的 {bound} 之内",
-        )
+        verdict = say("{apart}, within the {bound} that rounding explains", apart=apart, bound=bound)
     else:
-        verdict = Both(
-            f"{apart}, beyond the {bound} that rounding explains", f"{apart}，超出舍入所能解释的 {bound}"
-        )
+        verdict = say("{apart}, beyond the {bound} that rounding explains", apart=apart, bound=bound)
     result = f"{found.result:.9g}"
     return (
         Prose(
-            Both("worked out", "验算结果"),
-            Both(f"{result} in float64 from these operands", f"{result}，由这些数按 float64 算出"),
+            say("worked out"),
+            say("{result} in float64 from these operands", result=result),
         ),
-        Prose(Both("the run had", "模型得到"), f"{found.recorded:.9g}"),
-        Prose(Both("difference", "相差"), verdict),
+        Prose(say("the run had"), f"{found.recorded:.9g}"),
+        Prose(say("difference"), verdict),
     )
 
 
@@ -86,7 +81,7 @@ def _origin(operand: "Operand") -> Text:
     place = f"{operand.name}[{index}]" if index else operand.name
     if not operand.meaning:
         return place
-    return Both(f"{place}: {said(operand.meaning, 'en')}", f"{place}：{said(operand.meaning, 'zh')}")
+    return say("{place}: {meaning}", place=place, meaning=operand.meaning)
 
 
 def _place(index: int | slice) -> str:
@@ -96,8 +91,8 @@ def _place(index: int | slice) -> str:
 
 
 def _heat_map(operand: "Operand") -> Matrix:
-    values, place = operand.values.numpy(), Both("place", "位置")
-    unit = Both(f"{operand.symbol} in this run", f"这一遍里的 {operand.symbol}")
+    values, place = operand.values.numpy(), say("place")
+    unit = say("{symbol} in this run", symbol=operand.symbol)
     if values.ndim == 1:
         return line_map(values, operand.symbol, unit)
     values = values.reshape(-1, values.shape[-1])
@@ -105,10 +100,10 @@ def _heat_map(operand: "Operand") -> Matrix:
     return Matrix(values, rows, columns, place, place, unit, "signed", drawn=True)
 
 
-def line_map(values: "np.ndarray", symbol: str, unit: Both) -> Matrix:
+def line_map(values: "np.ndarray", symbol: str, unit: Phrase) -> Matrix:
     """A line of numbers as a heat map, in rows of equal length."""
     across = next(size for size in range(min(len(values), ROW), 0, -1) if len(values) % size == 0)
     firsts = [f"{symbol}[{first}…]" for first in range(0, len(values), across)]
     offsets = [f"+{n}" for n in range(across)]
-    row, offset = Both("first of the row", "行首"), Both("places after it", "其后第几个")
+    row, offset = say("first of the row"), say("places after it")
     return Matrix(values.reshape(-1, across), firsts, offsets, row, offset, unit, "signed", drawn=True)

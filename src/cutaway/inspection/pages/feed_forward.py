@@ -8,56 +8,52 @@ import numpy as np
 
 from cutaway.inspection.pages.words import SIDES, TOKEN, WEIGHT, left, right
 from cutaway.page.blocks import Atlas, Block, Column, Heading, Line, Matrix, Page, Remark, Shaded, Table, page
-from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
+from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
     from cutaway.inspection.layers.firing import NeuronFiring
     from cutaway.inspection.layers.memory import Memory, Neuron, Word
 
-ACTIVATION = Both("activation", "激活值")
-NEURON = Both("neuron", "神经元")
+ACTIVATION = say("activation")
+NEURON = say("neuron")
 ACROSS = 64  # neurons in a row of the picture of all
 
 
 def memory_page(found: "Memory") -> Page:
     side, words = SIDES[found.side], bool(found.before)
-    columns: list[Column] = [left(NEURON), right(WEIGHT), right(Both("length", "长度"))]
+    columns: list[Column] = [left(NEURON), right(WEIGHT), right(say("length"))]
     if words:
-        promotes = Both("promotes (suppresses, where weight < 0)", "提升（权重 < 0 时为压低）")
+        promotes = say("promotes (suppresses, where weight < 0)")
         columns += [right("logit"), left(promotes)]
     written: list[Block] = [
-        Remark(
-            Both(
-                "weight: what multiplies the neuron's value vector, length: of what it writes.",
-                "权重：乘在该神经元值向量上的数；长度：它写入的向量的长度。",
-            )
-        )
+        Remark(say("weight: what multiplies the neuron's value vector, length: of what it writes."))
     ]
     if words:
         written = [
-            Heading(Both("What the model would say here", "模型在这里会说什么")),
-            Line(Both("before", "之前"), _words(found.before)),
-            Line(Both("after", "之后"), _words(found.after)),
+            Heading(say("What the model would say here")),
+            Line(say("before"), _words(found.before)),
+            Line(say("after"), _words(found.after)),
             Remark(
-                Both(
-                    "weight: what multiplies the neuron's value vector, length: of what it writes, logit: its direct "
-                    f"part in the logit of '{found.token}'. promotes: the tokens that one unit of it favours by the "
-                    "way straight to the output; later layers are not in it.",
-                    "权重：乘在该神经元值向量上的数；长度：它写入的向量的长度；logit：它对"
-                    f"“{found.token}”的 logit 的直接贡献。提升：该神经元每增加一个单位，经直达输出的路径最抬高哪些"
-                    "词块；不含后面各层的作用。",
+                say(
+                    "weight: what multiplies the neuron's value vector, length: of what it writes, logit: "
+                    "its direct part in the logit of '{token}'. promotes: the tokens that one unit of it "
+                    "favours by the way straight to the output; later layers are not in it.",
+                    token=found.token,
                 )
             ),
         ]
     kept = None
     if (reason := found.approximate) is not None:
-        kept = Remark(Both(f"To keep in mind: {reason.en}.", f"请注意：{reason.zh}。"))
+        kept = Remark(say("To keep in mind: {reason}.", reason=reason))
     return page(
-        Both(
-            f"Neurons of {side.en} layer {found.layer} that write most at token {found.position}, '{found.piece}'",
-            f"{side.zh}第 {found.layer} 层中，在第 {found.position} 个词块“{found.piece}”处写入最多的神经元",
+        say(
+            "Neurons of {side} layer {layer} that write most at token {position}, '{piece}'",
+            side=side,
+            layer=found.layer,
+            position=found.position,
+            piece=found.piece,
         ),
         [
             Table(columns, [_row(each, words) for each in found.neurons]),
@@ -65,7 +61,7 @@ def memory_page(found: "Memory") -> Page:
             kept,
             Heading(_of_all(found)),
             _all(found),
-            Heading(Both("The listed neurons over the text", "上列神经元在整段文字上")),
+            Heading(say("The listed neurons over the text")),
             _over_text(found),
         ],
     )
@@ -88,18 +84,15 @@ def _words(words: "Sequence[Word]") -> list[str]:
     return [f"{truncate(word.piece, 12)} {share(exp(word.value))} " for word in words]
 
 
-def _of_all(found: "Memory") -> Both:
+def _of_all(found: "Memory") -> Phrase:
     if not found.experts:
-        return Both("Every neuron of the layer at this token", "这一层的所有神经元在此词块处")
-    return Both(
-        "Every neuron of the experts at work at this token, expert by expert",
-        "在此词块处工作的各专家的所有神经元，逐个专家",
-    )
+        return say("Every neuron of the layer at this token")
+    return say("Every neuron of the experts at work at this token, expert by expert")
 
 
 def _all(found: "Memory") -> Matrix | Atlas:
     """What multiplies each value vector, in rows of 64; where the last row is not full, nothing."""
-    weight = Both("weight of the value vector", "值向量上的权重")
+    weight = say("weight of the value vector")
     coefficients = found.coefficients.detach().cpu().double().numpy()
     width = coefficients.shape[1]
     across = min(ACROSS, width)
@@ -107,7 +100,7 @@ def _all(found: "Memory") -> Matrix | Atlas:
     padded = np.pad(coefficients, ((0, 0), (0, rows * across - width)), constant_values=-np.inf)
     firsts = [str(row * across) for row in range(rows)]
     offsets = [f"+{n}" for n in range(across)]
-    of_row = Both("number of the first", "行首编号")
+    of_row = say("number of the first")
     maps = [
         Matrix(each.reshape(rows, across), firsts, offsets, of_row, NEURON, weight, "signed", drawn=True)
         for each in padded
@@ -140,16 +133,14 @@ def neuron_firing_page(found: "NeuronFiring") -> Page:
     if len(worked) < len(pieces):
         n, all_of = len(worked), len(pieces)
         given = Remark(
-            Both(
-                f"Its expert was given {n} of the {all_of} tokens; the others have no activation.",
-                f"它所属的专家分到 {all_of} 个词块中的 {n} 个；其余词块处没有激活值。",
+            say(
+                "Its expert was given {n} of the {all_of} tokens; the others have no activation.",
+                n=n,
+                all_of=all_of,
             )
         )
     return page(
-        Both(
-            f"Where neuron {name} of {side.en} layer {found.layer} fires",
-            f"{side.zh}第 {found.layer} 层神经元 {name} 在何处激活",
-        ),
+        say("Where neuron {name} of {side} layer {layer} fires", name=name, side=side, layer=found.layer),
         [
             Shaded(
                 TOKEN, [pieces[place] for place in worked], [values[place] for place in worked], ACTIVATION

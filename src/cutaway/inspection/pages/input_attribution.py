@@ -5,24 +5,23 @@ from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.words import SOURCE, TARGET, TOKEN, left, right
 from cutaway.page.blocks import Block, Heading, Page, Prose, Remark, Shaded, Table, page
-from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import nats, number
+from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
     from cutaway.inspection.attribution.gradients import InputAttribution
 
 _METHODS = {
-    "gradient x input": Both("grad × input", "梯度 × 输入"),
-    "integrated gradients": Both("integrated", "积分梯度"),
+    "gradient x input": say("grad × input"),
+    "integrated gradients": say("integrated"),
 }
 _QUANTITIES = {
-    "logit": (Both("logit", "logit"), Both("logits", "logit")),
-    "log_prob": (Both("log-probability", "对数概率"), Both("nats", "奈特")),
+    "logit": (say("logit"), say("logits")),
+    "log_prob": (say("log-probability"), say("nats")),
 }
-_NOT = Both(
-    "A share tells of the way through the space of vectors, between whose ends lie no words; another start gives other "
-    "shares.",
-    "份额说的是向量空间里的一条路，路的两端之间没有词；换一个起点，份额也会不同。",
+_NOT = say(
+    "A share tells of the way through the space of vectors, between whose ends lie no "
+    "words; another start gives other shares."
 )
 
 
@@ -31,7 +30,7 @@ def input_attribution_page(found: "InputAttribution") -> Page:
     title = _title(found)
     shaded = [_shaded(found, name) for name in found.shares]
     return page(
-        Both(f"{title.en}: {method.en}", f"{title.zh}：{method.zh}"),
+        say("{title}: {method}", title=title, method=method),
         [*shaded, _sums(found), *_remarks([found])],
     )
 
@@ -54,12 +53,15 @@ def input_attributions_page(found: "Sequence[InputAttribution]") -> Page:
     return page(_title(first), [*blocks, *(_sums(each) for each in found), *_remarks(found)])
 
 
-def _title(found: "InputAttribution") -> Both:
+def _title(found: "InputAttribution") -> Phrase:
     what, _ = _QUANTITIES[found.quantity]
     piece = found.tokens[found.side].pieces[found.position]
-    return Both(
-        f"What the {what.en} of '{found.token}' at token {found.position}, '{piece}', depends on",
-        f"第 {found.position} 个词块“{piece}”处，“{found.token}”的{what.zh}依赖什么",
+    return say(
+        "What the {what} of '{token}' at token {position}, '{piece}', depends on",
+        what=what,
+        token=found.token,
+        position=found.position,
+        piece=piece,
     )
 
 
@@ -78,7 +80,7 @@ def _read(found: "InputAttribution", name: str) -> int:
     return found.position + 1 if name == "decoder" else len(found.tokens[name])
 
 
-def _reads(found: "InputAttribution", name: str) -> Both:
+def _reads(found: "InputAttribution", name: str) -> Phrase:
     """What the tokens of a side are to a reader."""
     if len(found.tokens) == 1:
         return TOKEN
@@ -87,39 +89,34 @@ def _reads(found: "InputAttribution", name: str) -> Both:
     if _read(found, name) == len(found.tokens[name]):
         return TARGET
     last = found.position
-    return Both(f"{TARGET.en}, up to token {last}", f"{TARGET.zh}，到第 {last} 个词块为止")
+    return say("{target}, up to token {last}", target=TARGET, last=last)
 
 
 def _sums(found: "InputAttribution") -> Prose:
     """What the shares add up to, and what they should."""
     method, total, value = _METHODS[found.method], nats(found.total), number(found.value)
     if found.baseline_value is None or found.difference is None:
-        return Prose(method, Both(f"sum {total}; value {value}", f"总和 {total}；数值 {value}"))
-    start = (
-        Both("zeros", "零向量")
-        if found.baseline == "zero"
-        else Both(f"{found.baseline}", f"{found.baseline}")
-    )
+        return Prose(method, say("sum {total}; value {value}", total=total, value=value))
+    start = say("zeros") if found.baseline == "zero" else say("{baseline}", baseline=found.baseline)
     before, gain = number(found.baseline_value), nats(found.value - found.baseline_value)
     return Prose(
         method,
-        Both(
-            f"sum {total}; value {value} minus {before} at {start.en} is {gain}, and the sum misses "
-            f"{nats(found.difference)} of it",
-            f"总和 {total}；数值 {value} 减去起点（{start.zh}）的 {before} 得 {gain}，总和漏掉其中的 "
-            f"{nats(found.difference)}",
+        say(
+            "sum {total}; value {value} minus {before} at {start} is {gain}, and the sum misses "
+            "{difference} of it",
+            total=total,
+            value=value,
+            before=before,
+            start=start,
+            gain=gain,
+            difference=nats(found.difference),
         ),
     )
 
 
 def _remarks(found: "Sequence[InputAttribution]") -> list[Remark]:
     told = [
-        Remark(
-            Both(
-                f"{_METHODS[each.method].en}: {each.approximate.en}.",
-                f"{_METHODS[each.method].zh}：{each.approximate.zh}。",
-            )
-        )
+        Remark(say("{methods}: {approximate}.", methods=_METHODS[each.method], approximate=each.approximate))
         for each in found
     ]
     return [*told, Remark(_NOT)]

@@ -8,43 +8,40 @@ import numpy as np
 
 from cutaway.inspection.pages.words import LAYER, left, right
 from cutaway.page.blocks import Bars, Block, Heading, Matrix, Page, Prose, Remark, Table, page
-from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import number
+from cutaway.words import Text, say
 
 if TYPE_CHECKING:
     from cutaway.inspection.matrices.matrix import Matrix as WeightMatrix
     from cutaway.inspection.matrices.spectrum import Direction, Reading, Spectrum
 
 _FIRST = 8  # singular values that are written out
-_SIDES = {"rows": Both("rows", "行"), "columns": Both("columns", "列")}
+_SIDES = {"rows": say("rows"), "columns": say("columns")}
 _APPROXIMATE = Remark(
-    Both(
-        "Directions are read by static token vectors only (approximate: positions, context and norms are left "
-        "out). What lies along a row direction is sent to the column direction.",
-        "方向只用静态的词块向量来读（近似：不计位置、上下文和归一化）。沿行方向的内容被送到列方向。",
+    say(
+        "Directions are read by static token vectors only (approximate: positions, context and "
+        "norms are left out). What lies along a row direction is sent to the column direction."
     )
 )
 
 
 def _caveats(found: "WeightMatrix | Spectrum") -> list[Prose]:
     """What else takes part where the matrix works; the label stands before the first."""
-    return [
-        Prose(Both("", "") if n else Both("but", "注意"), caveat) for n, caveat in enumerate(found.caveats)
-    ]
+    return [Prose("" if n else say("but"), caveat) for n, caveat in enumerate(found.caveats)]
 
 
 def matrix_page(found: "WeightMatrix") -> Page:
     rows, columns = found.shape
     return page(
-        Both(f"{found.title.en} ({rows} × {columns})", f"{found.title.zh}（{rows} × {columns}）"),
+        say("{title} ({rows} × {columns})", title=found.title, rows=rows, columns=columns),
         [
-            Prose(Both("formula", "公式"), found.formula),
-            Prose(Both("maps", "映射"), f"{found.rows} → {found.columns}"),
+            Prose(say("formula"), found.formula),
+            Prose(say("maps"), f"{found.rows} → {found.columns}"),
             *_caveats(found),
             Remark(
-                Both(
-                    "Its singular values: spectrum(matrix); its directions as tokens: directions(loaded, matrix).",
-                    "它的奇异值：spectrum(matrix)；把它的方向读成词块：directions(loaded, matrix)。",
+                say(
+                    "Its singular values: spectrum(matrix); its directions as tokens: directions(loaded, "
+                    "matrix)."
                 )
             ),
         ],
@@ -60,37 +57,38 @@ def spectrum_page(found: "Spectrum") -> Page:
     if found.symmetric_share is not None:
         share = f"{found.symmetric_share:.2f}"
         symmetry = Prose(
-            Both("symmetry", "对称性"),
-            Both(
-                f"{share} (1: symmetric, 0.5: random, 0: never mutual)",
-                f"{share}（1：对称，0.5：随机，0：从不相互）",
-            ),
+            say("symmetry"),
+            say("{share} (1: symmetric, 0.5: random, 0: never mutual)", share=share),
         )
     rows, columns = found.shape
     return page(
-        Both(f"{found.title.en} ({rows} × {columns})", f"{found.title.zh}（{rows} × {columns}）"),
+        say("{title} ({rows} × {columns})", title=found.title, rows=rows, columns=columns),
         [
-            Prose(Both("formula", "公式"), found.formula),
+            Prose(say("formula"), found.formula),
             Prose("σ", " ".join(shown)),
             Prose(
-                Both("ranks", "秩"),
-                Both(
-                    f"effective {found.effective_rank:.1f}, stable {found.stable_rank:.1f} of {len(sigmas)}",
-                    f"有效秩 {found.effective_rank:.1f}，稳定秩 {found.stable_rank:.1f}，满秩 {len(sigmas)}",
+                say("ranks"),
+                say(
+                    "effective {effective_rank:.1f}, stable {stable_rank:.1f} of {count}",
+                    effective_rank=found.effective_rank,
+                    stable_rank=found.stable_rank,
+                    count=len(sigmas),
                 ),
             ),
             symmetry,
             *_caveats(found),
-            Bars(sigmas, Both("singular value", "奇异值"), "σ"),
+            Bars(sigmas, say("singular value"), "σ"),
         ],
     )
 
 
 def direction_page(found: "Direction") -> Page:
     energy = f"{100 * found.energy:.1f} %"
-    title = Both(
-        f"Direction {found.index}: σ = {number(found.sigma)}, {energy} of the energy",
-        f"方向 {found.index}：σ = {number(found.sigma)}，占能量的 {energy}",
+    title = say(
+        "Direction {index}: σ = {sigma}, {energy} of the energy",
+        index=found.index,
+        sigma=number(found.sigma),
+        energy=energy,
     )
     rows = [
         (_SIDES[side], end, "  ".join(f"{each.piece} {each.value:+.2f}" for each in tokens))
@@ -99,8 +97,8 @@ def direction_page(found: "Direction") -> Page:
         for end, tokens in (("+", reading.positive), ("−", reading.negative))
     ]
     if not rows:
-        return page(title, [Remark(Both("Neither side is read as tokens.", "两侧都不能读成词块。"))])
-    columns = (left(Both("side", "侧")), left(Both("end", "端")), left(Both("tokens", "词块")))
+        return page(title, [Remark(say("Neither side is read as tokens."))])
+    columns = (left(say("side")), left(say("end")), left(say("tokens")))
     return page(title, [Table(columns, rows), _APPROXIMATE])
 
 
@@ -112,16 +110,14 @@ def directions_table(ways: "Sequence[Direction]") -> Table | None:
         for side, reading in (("rows", way.rows), ("columns", way.columns)):
             if reading is not None:
                 name = _SIDES[side]
-                rows.append(
-                    (Both(f"{way.index} {name.en}", f"{way.index} {name.zh}"), energy, _ends(reading))
-                )
+                rows.append((say("{index} {name}", index=way.index, name=name), energy, _ends(reading)))
                 energy = ""
     if not rows:
         return None
     titles = (
-        left(Both("direction", "方向")),
-        right(Both("energy", "能量")),
-        left(Both("tokens at its two ends", "两端的词块")),
+        left(say("direction")),
+        right(say("energy")),
+        left(say("tokens at its two ends")),
     )
     return Table(titles, rows)
 
@@ -156,22 +152,21 @@ def all_matrices_page(found: "Sequence[Spectrum]") -> Page:
         for each in found
     ]
     titles = (
-        right(Both("rows×cols", "行×列")),
-        right(Both("max σ", "最大 σ")),
-        right(Both("eff.", "有效秩")),
-        right(Both("stable", "稳定秩")),
-        left(Both("parameter", "参数")),
+        right(say("rows×cols")),
+        right(say("max σ")),
+        right(say("eff.")),
+        right(say("stable")),
+        left(say("parameter")),
     )
     return page(
-        Both("The matrices of this model", "这个模型的矩阵"),
+        say("The matrices of this model"),
         [
             Table(titles, rows),
             Remark(
-                Both(
-                    "max σ: the greatest singular value; eff., stable: effective and stable rank; of shapes, not of "
-                    "importance. One of them: --name NAME; W_QK and W_OV of a head: --layer N --head N.",
-                    "最大 σ：最大的奇异值；有效秩与稳定秩说的是形状，不是重要性。看其中一个：--name NAME；"
-                    "看一个头的 W_QK 与 W_OV：--layer N --head N。",
+                say(
+                    "max σ: the greatest singular value; eff., stable: effective and stable rank; of "
+                    "shapes, not of importance. One of them: --name NAME; W_QK and W_OV of a head: --layer "
+                    "N --head N."
                 )
             ),
             *_by_layer(found),
@@ -192,9 +187,9 @@ def _by_layer(found: "Sequence[Spectrum]") -> list[Block]:
     for stack, cells in grids.items():
         layers, names = sorted({layer for layer, _ in cells}), list(dict.fromkeys(name for _, name in cells))
         values = np.array([[cells.get((layer, name), -np.inf) for name in names] for layer in layers])
-        unit = Both("effective rank as a share of the full rank", "有效秩占满秩的比例")
+        unit = say("effective rank as a share of the full rank")
         blocks += [
-            Heading(Both(f"Effective ranks, {stack}", f"有效秩（{stack}）")),
-            Matrix(values, [str(layer) for layer in layers], names, LAYER, Both("matrix", "矩阵"), unit, drawn=True),
+            Heading(say("Effective ranks, {stack}", stack=stack)),
+            Matrix(values, [str(layer) for layer in layers], names, LAYER, say("matrix"), unit, drawn=True),
         ]  # fmt: skip
     return blocks

@@ -6,15 +6,15 @@ import numpy as np
 
 from cutaway.inspection.pages.words import LAYER, SIDES, TOKEN, left, right
 from cutaway.page.blocks import Bar, Block, Heading, Matrix, Page, Prose, Remark, Table, page
-from cutaway.page.locale import Both, Text
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
+from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
     from cutaway.inspection.layers.routing import LayerRouting, Routing
 
-EXPERT = Both("expert", "专家")
-LOAD = Both("load", "负载")
+EXPERT = say("expert")
+LOAD = say("load")
 LISTED = 16  # experts up to which also those without a token are listed
 DETAILED = 1024  # tokens, of all layers together, that are told one by one
 
@@ -32,19 +32,20 @@ def routing_page(found: "Routing") -> Page:
         n = len(shown)
         blocks.append(
             Remark(
-                Both(
-                    f"Token by token: the first {n} of {n_layers} layers; any other one by --layer N, or by itself: "
-                    "layers[N].",
-                    f"逐词块只列出 {n_layers} 层中的前 {n} 层；其他层用 --layer N，或单独显示 layers[N]。",
+                say(
+                    "Token by token: the first {n} of {n_layers} layers; any other one by --layer N, or by "
+                    "itself: layers[N].",
+                    n=n,
+                    n_layers=n_layers,
                 )
             )
         )
     if found.dense:
         names = ", ".join(found.dense)
-        blocks.append(Remark(Both(f"Layers without experts: {names}.", f"没有专家的层：{names}。")))
+        blocks.append(Remark(say("Layers without experts: {names}.", names=names)))
     blocks.append(_RUNNER_UP)
     if n_layers > 1:
-        blocks += [Heading(Both("The loads of all layers", "所有层的负载")), _loads(found)]
+        blocks += [Heading(say("The loads of all layers")), _loads(found)]
     return page(_title(found.layers[0]), blocks)
 
 
@@ -53,19 +54,21 @@ def layer_routing_page(each: "LayerRouting") -> Page:
 
 
 _RUNNER_UP = Remark(
-    Both(
-        "runner-up: the probability of the best expert that was not chosen. On one text a load is uneven by chance "
-        "too.",
-        "次优：未被选中的专家中最大的概率。只看一段文字，负载不均也可能出于偶然。",
+    say(
+        "runner-up: the probability of the best expert that was not chosen. On one text a load "
+        "is uneven by chance too."
     )
 )
 
 
-def _title(each: "LayerRouting") -> Both:
+def _title(each: "LayerRouting") -> Phrase:
     side, chosen, experts = SIDES[each.side], each.chosen.shape[1], each.scores.shape[1]
-    return Both(
-        f"{side.en} layer {each.layer}: {chosen} of {experts} experts for each token",
-        f"{side.zh}第 {each.layer} 层：每个词块选用 {experts} 个专家中的 {chosen} 个",
+    return say(
+        "{side} layer {layer}: {chosen} of {experts} experts for each token",
+        side=side,
+        layer=each.layer,
+        chosen=chosen,
+        experts=experts,
     )
 
 
@@ -98,33 +101,28 @@ def _layer(each: "LayerRouting") -> list[Block]:
     idle = None
     if len(loads) < n_experts:
         n = n_experts - len(loads)
-        idle = Remark(Both(f"{n} experts were given no token.", f"另有 {n} 个专家没有分到词块。"))
+        idle = Remark(say("{n} experts were given no token.", n=n))
     router = Matrix(
         each.probabilities.detach().cpu().double().numpy(),
         pieces,
         [str(expert) for expert in range(n_experts)],
         TOKEN,
         EXPERT,
-        Both("probability by the router", "路由器给出的概率"),
+        say("probability by the router"),
         drawn=True,
     )
     blocks: list[Block | None] = [
         Table(
-            [left(TOKEN), left(Both("experts and weights", "专家与权重")), right(Both("runner-up", "次优"))],
+            [left(TOKEN), left(say("experts and weights")), right(say("runner-up"))],
             rows,
         ),
         router,
-        Table([right(EXPERT), right(Both("tokens", "词块数")), right(LOAD), left("")], loads),
+        Table([right(EXPERT), right(say("tokens")), right(LOAD), left("")], loads),
         idle,
+        Prose(say("balance"), say("{balance:.3f} (1 even)", balance=each.balance)),
         Prose(
-            Both("balance", "均衡"), Both(f"{each.balance:.3f} (1 even)", f"{each.balance:.3f}（1 为均匀）")
-        ),
-        Prose(
-            Both("evenness", "均匀度"),
-            Both(
-                f"{each.evenness:.3f} (entropy of the load, 1 even)",
-                f"{each.evenness:.3f}（负载的熵，1 为均匀）",
-            ),
+            say("evenness"),
+            say("{evenness:.3f} (entropy of the load, 1 even)", evenness=each.evenness),
         ),
     ]
     return [block for block in blocks if block is not None]

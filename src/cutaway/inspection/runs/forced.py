@@ -14,7 +14,7 @@ from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.head import Head
-from cutaway.page.locale import Both
+from cutaway.words import Phrase, say
 
 _ROWS = 256  # positions whose logits are held at a time
 
@@ -48,20 +48,17 @@ def filled_gaps(run: Run, logits: Tensor) -> list[int]:
     return ids
 
 
-def output_of(run: Run) -> Both:
+def output_of(run: Run) -> Phrase:
     """What `forced_tokens` judges a run by, in words; of a model without output head the vector that it gives."""
     if not isinstance(run.model.head, Head):
-        return Both("the text's vector", "这段文字的向量")
+        return say("the text's vector")
     if isinstance(run.model, EncoderDecoder):
-        return Both("the translation", "译文")
+        return say("the translation")
     if not isinstance(run.model, EncoderOnly):
-        return Both(
-            "every token after the first, what the model wrote included",
-            "首个词块之后的每个词块，模型写出的也算在内",
-        )
+        return say("every token after the first, what the model wrote included")
     if masked_positions(run):
-        return Both("what the model puts in the gaps", "模型填进空缺的词块")
-    return Both("every token of the text, since none is hidden", "文字的每个词块（没有遮住的词）")
+        return say("what the model puts in the gaps")
+    return say("every token of the text, since none is hidden")
 
 
 def written_token(run: Run, scores: Tensor, position: int) -> int:

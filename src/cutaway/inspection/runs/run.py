@@ -102,15 +102,18 @@ class Run(Drawn):
             return result
         if edited:  # edits serve one pass, so the taps cannot be looked through in another
             raise CutawayError(
-                f"{self.loaded.path}: under these edits the model's output is not a number: a value that they set, or "
-                "a weight, is too large for its type or damaged"
+                "{path}: under these edits the model's output is not a number: a value that they set, "
+                "or a weight, is too large for its type or damaged",
+                path=self.loaded.path,
             )
         with torch.no_grad(), Trace(self.model, {"*": lambda x: (x < torch.inf).all()}) as trace:
             self.model.hidden(**self.inputs)
         bad = [name for name, calls in trace.calls.items() if not all(map(bool, calls))]
         raise CutawayError(
-            f"{self.loaded.path}: the model's output is not a number, from {(bad or ['its output head'])[0]} on: its "
-            "weights are damaged, or too large for their type"
+            "{path}: the model's output is not a number, from {bad} on: its weights are damaged, "
+            "or too large for their type",
+            path=self.loaded.path,
+            bad=(bad or ["its output head"])[0],
         )
 
 
@@ -134,16 +137,20 @@ def run(
     """
     if not isinstance(text, str):
         raise CutawayError(
-            f"text is {brief(text)}, expected one text: a run is one forward pass; several texts are several runs"
+            "text is {text}, expected one text: a run is one forward pass; several texts are several runs",
+            text=brief(text),
         )
     if isinstance(loaded.model, EncoderDecoder):
         return _translated(loaded, text, target, to, beam)
     if target is not None or to is not None:
-        raise CutawayError(f"a {loaded.config.family} model has no target text: leave `target` and `to` out")
+        raise CutawayError(
+            "a {family} model has no target text: leave `target` and `to` out", family=loaded.config.family
+        )
     if not isinstance(loaded.model.head, Head):
         if max_new_tokens:
             raise CutawayError(
-                f"{loaded.path}: this model has no output head, so it writes nothing: leave `max_new_tokens` out"
+                "{path}: this model has no output head, so it writes nothing: leave `max_new_tokens` out",
+                path=loaded.path,
             )
         tokens = _tokens(loaded, sentence_ids(loaded, text))
         if isinstance(loaded.model, DecoderOnly):
@@ -183,7 +190,9 @@ def _with_gaps(loaded: Loaded, text: str) -> Run:
         raise CutawayError("the text is empty: there is nothing to look into")
     if len(ids) > loaded.config.max_len:
         raise CutawayError(
-            f"the text has {len(ids)} tokens, but this model reads at most {loaded.config.max_len}"
+            "the text has {count} tokens, but this model reads at most {max_len}",
+            count=len(ids),
+            max_len=loaded.config.max_len,
         )
     tokens = Tokens(ids, pieces)
     return Run(loaded, tokens, None, tokens)

@@ -34,8 +34,11 @@ def place(tokens: Tokens, position: int) -> int:
     """A position in the text from 0, where -1 means the last. CutawayError when there is none such."""
     if not -len(tokens) <= position < len(tokens):
         raise CutawayError(
-            f"position {position} is not in the text, which has {len(tokens)} tokens: expected 0 to "
-            f"{len(tokens) - 1}, or -1 for the last"
+            "position {position} is not in the text, which has {count} tokens: expected 0 to "
+            "{count2}, or -1 for the last",
+            position=position,
+            count=len(tokens),
+            count2=len(tokens) - 1,
         )
     return position % len(tokens)
 
@@ -43,7 +46,12 @@ def place(tokens: Tokens, position: int) -> int:
 def layer_number(n_layers: int, layer: int, what: str) -> int:
     """A layer from 0, where -1 means the last of `n_layers`. CutawayError when there is none such."""
     if not -n_layers <= layer < n_layers:
-        raise CutawayError(f"{what} has no layer {layer}: expected 0 to {n_layers - 1}, or -1 for the last")
+        raise CutawayError(
+            "{what} has no layer {layer}: expected 0 to {n_layers}, or -1 for the last",
+            what=what,
+            layer=layer,
+            n_layers=n_layers - 1,
+        )
     return layer % n_layers
 
 
@@ -51,7 +59,7 @@ def at_least_one(**counts: int) -> None:
     """CutawayError for a count below 1, naming it."""
     for name, count in counts.items():
         if count < 1:
-            raise CutawayError(f"{name} is {count}, expected at least 1")
+            raise CutawayError("{name} is {count}, expected at least 1", name=name, count=count)
 
 
 def word_ids(run: Run, tokens: Iterable[int | str]) -> tuple[int, ...]:

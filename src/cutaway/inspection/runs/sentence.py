@@ -26,15 +26,20 @@ def sentence_ids(loaded: Loaded, text: str) -> list[int]:
     ids = [*before, *tokenizer.encode_ids([settings.read(text)])[0], *after]
     most = min(loaded.config.max_len, settings.max_tokens or loaded.config.max_len)
     if len(ids) > most:
-        raise CutawayError(f"the text has {len(ids)} tokens, but this model reads at most {most}")
+        raise CutawayError(
+            "the text has {count} tokens, but this model reads at most {most}", count=len(ids), most=most
+        )
     if len(ids) == len(before) + len(after):
         raise CutawayError(
-            f"no piece of the vocabulary is in the text {text!r}: there is nothing to look into"
+            "no piece of the vocabulary is in the text {text!r}: there is nothing to look into", text=text
         )
     if max(ids) >= loaded.config.vocab_size:
         raise CutawayError(
-            f"{loaded.path}: the tokenizer gives id {max(ids)}, but the model's vocab_size is "
-            f"{loaded.config.vocab_size}; they do not belong together"
+            "{path}: the tokenizer gives id {ids}, but the model's vocab_size is {vocab_size}; "
+            "they do not belong together",
+            path=loaded.path,
+            ids=max(ids),
+            vocab_size=loaded.config.vocab_size,
         )
     return ids
 
@@ -47,7 +52,7 @@ def sentence_settings(loaded: Loaded) -> SentenceSettings:
     settings = read_settings(loaded.path)
     if settings.pooling == "cls" and isinstance(loaded.model, DecoderOnly):
         raise CutawayError(
-            f"{loaded.path}: pooling is 'cls', but a decoder-only model's first token sees no other"
+            "{path}: pooling is 'cls', but a decoder-only model's first token sees no other", path=loaded.path
         )
     return settings
 

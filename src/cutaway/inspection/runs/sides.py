@@ -29,7 +29,12 @@ def check_side(model: Model, side: str) -> None:
         family = model.config.family
         article = "an" if family[0] in "aeiou" else "a"
         raise CutawayError(
-            f"side is {side!r}{nearest(side, there)}: {article} {family} model attends on {', '.join(there)} only"
+            "side is {side!r}{hint}: {article} {family} model attends on {there} only",
+            side=side,
+            hint=nearest(side, there),
+            article=article,
+            family=family,
+            there=", ".join(there),
         )
 
 

@@ -52,8 +52,11 @@ def stack_named(run: Run, name: str | None) -> ReadingStack:
         return list(found.values())[-1]
     if name not in found:
         raise CutawayError(
-            f"this {run.model.config.family} model has no stack {name!r}{nearest(name, found)}, "
-            f"expected {' or '.join(found)}"
+            "this {family} model has no stack {name!r}{hint}, expected {found}",
+            family=run.model.config.family,
+            name=name,
+            hint=nearest(name, found),
+            found=" or ".join(found),
         )
     return found[name]
 
@@ -62,7 +65,8 @@ def output_head(run: Run) -> Head:
     """What turns the residual stream into logits. CutawayError for a model that has none."""
     if not isinstance(run.model.head, Head):
         raise CutawayError(
-            f"{run.loaded.path}: this model has no output head: it gives vectors and not words, so nothing in it "
-            "can be read as words"
+            "{path}: this model has no output head: it gives vectors and not words, so nothing in "
+            "it can be read as words",
+            path=run.loaded.path,
         )
     return run.model.head

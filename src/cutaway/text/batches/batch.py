@@ -89,13 +89,20 @@ class Batches(ABC, Generic[Entry]):
         for name, value in self._settings.items():
             if settings.get(name) != value:
                 raise CutawayError(
-                    f"state of the batches: {name} was {settings.get(name)!r}, now it is {value!r}; "
-                    "the same order needs the same data and settings"
+                    "state of the batches: {name} was {get!r}, now it is {value!r}; the same order needs "
+                    "the same data and settings",
+                    name=name,
+                    get=settings.get(name),
+                    value=value,
                 )
         self._epoch, self._entries = epoch, None
         self._position = 0
         if not 0 <= position < len(self):
-            raise CutawayError(f"state of the batches: position {position}, expected 0 to {len(self) - 1}")
+            raise CutawayError(
+                "state of the batches: position {position}, expected 0 to {count}",
+                position=position,
+                count=len(self) - 1,
+            )
         self._position = position
 
     def _random(self, epoch: int) -> np.random.Generator:

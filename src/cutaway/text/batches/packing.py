@@ -55,7 +55,9 @@ class DocumentBatches(Batches[Packing]):
         """`rows` is B. `start_id` (bos, or eos as in GPT-2) comes before each document; None leaves the first
         token of each unpredicted. CutawayError when there is nothing to predict."""
         if max_len < 1 or rows < 1:
-            raise CutawayError(f"max_len is {max_len} and rows {rows}, expected at least 1 each")
+            raise CutawayError(
+                "max_len is {max_len} and rows {rows}, expected at least 1 each", max_len=max_len, rows=rows
+            )
         super().__init__(
             seed,
             {
@@ -155,10 +157,14 @@ class WindowBatches(Batches[np.ndarray]):
         """`ids` is the whole text. CutawayError if it has not `context` + 1 tokens."""
         self._ids = np.asarray(ids, np.int64)
         if context < 1 or rows < 1:
-            raise CutawayError(f"context is {context} and rows {rows}, expected at least 1 each")
+            raise CutawayError(
+                "context is {context_} and rows {rows}, expected at least 1 each", context_=context, rows=rows
+            )
         if len(self._ids) <= context:
             raise CutawayError(
-                f"the text has {len(self._ids)} tokens, expected more than the context of {context}"
+                "the text has {count} tokens, expected more than the context of {context_}",
+                count=len(self._ids),
+                context_=context,
             )
         super().__init__(seed, {"data": crc32(self._ids.data), "context": context, "rows": rows})
         self._context, self._rows = context, rows
@@ -208,7 +214,9 @@ class MaskedBatches(Batches[Cut]):
         room = max_len - len(head) - len(tail)
         if room < 1:
             raise CutawayError(
-                f"max_len is {max_len}, expected at least {1 + len(head) + len(tail)} with cls and sep"
+                "max_len is {max_len}, expected at least {value} with cls and sep",
+                max_len=max_len,
+                value=1 + len(head) + len(tail),
             )
         self._rows = Ragged.of(
             [*head, *stretch, *tail]

@@ -25,9 +25,11 @@ class Pairs:
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
-            raise CutawayError(f"{len(self.source)} sources but {len(self.target)} targets")
+            raise CutawayError(
+                "{count} sources but {count2} targets", count=len(self.source), count2=len(self.target)
+            )
         if not 0.0 <= self.weight < float("inf"):
-            raise CutawayError(f"weight is {self.weight}, expected a number from 0 up")
+            raise CutawayError("weight is {weight}, expected a number from 0 up", weight=self.weight)
 
     @classmethod
     def of(cls, examples: Iterable[tuple[Sequence[int], Sequence[int]]], weight: float = 1.0) -> "Pairs":
@@ -93,7 +95,9 @@ def _control(tokenizer: Tokenizer, mark: str) -> int:
     id = tokenizer.id(mark)
     if id is None or not tokenizer.is_control(id):
         known = ", ".join(tokenizer.controls.values())
-        raise CutawayError(f"{mark!r} is no control token of the tokenizer; it has {known}")
+        raise CutawayError(
+            "{mark!r} is no control token of the tokenizer; it has {known}", mark=mark, known=known
+        )
     return id
 
 
@@ -128,7 +132,7 @@ class PairBatches(Batches[Cut]):
             raise CutawayError("no pairs to make batches of: every part has weight 0")
         for name, value in (("budget", budget), ("multiple", multiple), ("row_multiple", row_multiple)):
             if value < 1:
-                raise CutawayError(f"{name} is {value}, expected at least 1")
+                raise CutawayError("{name} is {value}, expected at least 1", name=name, value=value)
         super().__init__(
             seed,
             {

@@ -84,7 +84,9 @@ class Marks:
         if isinstance(value, Mapping):
             for name in value:
                 if self._spellings.any_case.search(str(name)):
-                    raise CutawayError(f"a message has a field {name!r}, whose name spells a control token")
+                    raise CutawayError(
+                        "a message has a field {name!r}, whose name spells a control token", name=name
+                    )
             return {name: self.put(inner) for name, inner in value.items()}
         if isinstance(value, list | tuple):
             return [self.put(inner) for inner in value]

@@ -55,7 +55,10 @@ class TemplateProcess:
         size = len(template.encode("utf-8", "surrogatepass"))
         if size > LONGEST_TEMPLATE:
             raise CutawayError(
-                f"{where}: the chat template has {size} bytes, expected at most {LONGEST_TEMPLATE}"
+                "{where}: the chat template has {size} bytes, expected at most {longest_template}",
+                where=where,
+                size=size,
+                longest_template=LONGEST_TEMPLATE,
             )
         request = {"template": template, "values": values, "most": LONGEST_TEXT, "seconds": self._seconds}
         answer = self._ask(json.dumps(request).encode() + b"\n", where)
@@ -66,7 +69,7 @@ class TemplateProcess:
         # A stranger's text, for a terminal: what is no printable character is spelled.
         spelled = "".join(c if c.isprintable() else repr(c)[1:-1] for c in detail)
         said = f": {spelled}" if spelled else ""
-        raise CutawayError(f"{where}: the chat template {reason}{said}")
+        raise CutawayError("{where}: the chat template {reason}{said}", where=where, reason=reason, said=said)
 
     def stop(self) -> None:
         """End the process, if there is one."""
@@ -92,8 +95,10 @@ class TemplateProcess:
             if not answer.endswith(b"\n"):
                 self.stop()
                 raise CutawayError(
-                    f"{where}: the chat template did not end within {self._seconds:g} seconds, or ended its process; "
-                    "it was stopped"
+                    "{where}: the chat template did not end within {seconds:g} seconds, or ended its "
+                    "process; it was stopped",
+                    where=where,
+                    seconds=self._seconds,
                 )
             return json.loads(answer)
 
@@ -115,7 +120,8 @@ class TemplateProcess:
         self._owner = os.getpid()
         if _exchange(process, b"", _STARTING) != b"ready\n":
             raise CutawayError(
-                f"the process that renders chat templates did not start ({sys.executable}); is jinja2 installed?"
+                "the process that renders chat templates did not start ({executable}); is jinja2 installed?",
+                executable=sys.executable,
             )
         return process
 

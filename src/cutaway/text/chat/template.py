@@ -44,7 +44,10 @@ def render(
     for number, message in enumerate(messages, start=1):
         if message.get("role") not in ROLES:
             raise CutawayError(
-                f"message {number} has the role {message.get('role')!r}, expected one of {', '.join(ROLES)}"
+                "message {number} has the role {get!r}, expected one of {roles}",
+                number=number,
+                get=message.get("role"),
+                roles=", ".join(ROLES),
             )
     spellings = spellings_of(tuple(controls))
     chat = [dict(message) for message in messages]

@@ -81,12 +81,20 @@ def read(path: Path) -> Opened:
         folder = path if path.is_dir() else path.parent
         beside = sorted(other.name for other in folder.iterdir()) if folder.is_dir() else []
         holds = f"; the folder holds {', '.join(beside[:8])}" if beside else ""
-        raise CutawayError(f"{path}: no tokenizer there (expected {EXPECTED}){holds}")
+        raise CutawayError(
+            "{path}: no tokenizer there (expected {expected}){holds}",
+            path=path,
+            expected=EXPECTED,
+            holds=holds,
+        )
     kind, file = found
     for each in [file] if file == path else sorted(file.parent.glob("*")):
         if each.suffix in _SUFFIXES and each.stat().st_size > MOST_BYTES:
             raise CutawayError(
-                f"{each}: {each.stat().st_size:,} bytes, expected a tokenizer's file of at most {MOST_BYTES:,}"
+                "{each}: {st_size:,} bytes, expected a tokenizer's file of at most {most_bytes:,}",
+                each=each,
+                st_size=each.stat().st_size,
+                most_bytes=MOST_BYTES,
             )
     settings: dict[str, object] = {}
     for name in _SETTINGS:
@@ -96,7 +104,9 @@ def read(path: Path) -> Opened:
         try:
             return Opened(file.read_bytes().decode("utf-8-sig"), settings, str(file))
         except UnicodeDecodeError as error:
-            raise CutawayError(f"{file}: not UTF-8 at byte {error.start}, expected a JSON file") from error
+            raise CutawayError(
+                "{file}: not UTF-8 at byte {start}, expected a JSON file", file=file, start=error.start
+            ) from error
     if kind == "marian":
         source, joint = marian.read(file.parent)
         return Opened(source, settings, str(file), joint)
@@ -139,7 +149,12 @@ def _with_added(description: Part, settings: Mapping[str, object], file: Path) -
         )
         if taken is not None:
             raise CutawayError(
-                f"{file.parent}: added token {content!r} has id {id}, in {file.name} it has {taken}"
+                "{parent}: added token {content!r} has id {id}, in {name} it has {taken}",
+                parent=file.parent,
+                content=content,
+                id=id,
+                name=file.name,
+                taken=taken,
             )
         added[id] = token
     return {**description, "added_tokens": [added[id] for id in sorted(added)]}
@@ -154,16 +169,23 @@ def _listed(settings: Mapping[str, object], file: Path) -> dict[int, Part]:
     decoder = settings.get("added_tokens_decoder", {})
     where = file.parent / "tokenizer_config.json"
     if not isinstance(decoder, dict):
-        raise CutawayError(f"{where}: added_tokens_decoder is {type(decoder).__name__}, expected an object")
+        raise CutawayError(
+            "{where}: added_tokens_decoder is {name}, expected an object",
+            where=where,
+            name=type(decoder).__name__,
+        )
     for key, token in decoder.items():
         content = token.get("content") if isinstance(token, dict) else None
         if not isinstance(content, str) or not content:
-            raise CutawayError(f"{where}: added_tokens_decoder[{key!r}] has no content")
+            raise CutawayError("{where}: added_tokens_decoder[{key!r}] has no content", where=where, key=key)
         id = _id(int(key) if key.isdecimal() else None, content, where)
         flags = {name: token.get(name, default) for name, default in _FLAGS.items()}
         if not all(isinstance(flag, bool) for flag in flags.values()):
             raise CutawayError(
-                f"{where}: added_tokens_decoder[{key!r}]: expected true or false in {', '.join(flags)}"
+                "{where}: added_tokens_decoder[{key!r}]: expected true or false in {flags}",
+                where=where,
+                key=key,
+                flags=", ".join(flags),
             )
         listed[id] = {"id": id, "content": content, **flags}
     return listed
@@ -174,5 +196,10 @@ _FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": 
 
 def _id(value: object, content: str, where: Path) -> int:
     if not isinstance(value, int) or not 0 <= value < 2**24:
-        raise CutawayError(f"{where}: added token {content!r} has id {value!r}, expected a whole number")
+        raise CutawayError(
+            "{where}: added token {content!r} has id {value!r}, expected a whole number",
+            where=where,
+            content=content,
+            value=value,
+        )
     return value

@@ -60,7 +60,13 @@ class _Reader:
         readers = {"gpt2": self._byte_level, "llama": self._sentencepiece}
         model = self._get("model")
         if not isinstance(model, str) or model not in readers:
-            raise CutawayError(f"{self._where}: {_PREFIX}model is {model!r}, expected {' or '.join(readers)}")
+            raise CutawayError(
+                "{where}: {prefix}model is {model!r}, expected {readers}",
+                where=self._where,
+                prefix=_PREFIX,
+                model=model,
+                readers=" or ".join(readers),
+            )
         description = readers[model]()
         settings: dict[str, object] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -78,7 +84,12 @@ class _Reader:
             hint = nearest(name, _CUT_OF) if isinstance(name, str) else ""
             known = ", ".join(_CUT_OF)
             raise CutawayError(
-                f"{self._where}: {_PREFIX}pre is {name!r}{hint}, a rule not known here: {known}"
+                "{where}: {prefix}pre is {name!r}{hint}, a rule not known here: {known}",
+                where=self._where,
+                prefix=_PREFIX,
+                name=name,
+                hint=hint,
+                known=known,
             )
         merges = [self._pair(number, merge) for number, merge in enumerate(self._strings("merges"))]
         vocabulary = parts.numbered(self._pieces, self._where)
@@ -139,14 +150,27 @@ class _Reader:
 
     def _list(self, key: str, value: object) -> Sequence[object]:
         if not isinstance(value, list):
-            raise CutawayError(f"{self._where}: {_PREFIX}{key} is {type(value).__name__}, expected a list")
+            raise CutawayError(
+                "{where}: {prefix}{key} is {name}, expected a list",
+                where=self._where,
+                prefix=_PREFIX,
+                key=key,
+                name=type(value).__name__,
+            )
         return value
 
     def _strings(self, key: str) -> list[str]:
         strings: list[str] = []
         for number, value in enumerate(self._list(key, self._get(key))):
             if not isinstance(value, str):
-                raise CutawayError(f"{self._where}: {_PREFIX}{key}[{number}] is {value!r}, expected a string")
+                raise CutawayError(
+                    "{where}: {prefix}{key}[{number}] is {value!r}, expected a string",
+                    where=self._where,
+                    prefix=_PREFIX,
+                    key=key,
+                    number=number,
+                    value=value,
+                )
             strings.append(value)
         return strings
 
@@ -155,20 +179,33 @@ class _Reader:
         if not (left and space and right) or " " in right:
             place = f"{_PREFIX}merges[{number}]"
             raise CutawayError(
-                f"{self._where}: {place} is {merge!r}, expected two pieces and a space between them"
+                "{where}: {place} is {merge!r}, expected two pieces and a space between them",
+                where=self._where,
+                place=place,
+                merge=merge,
             )
         return left, right
 
     def _type(self, number: object) -> PieceType:
         if not isinstance(number, int) or not 1 <= number <= len(PieceType):
-            raise CutawayError(f"{self._where}: {_PREFIX}token_type has {number!r}, expected 1 to 6")
+            raise CutawayError(
+                "{where}: {prefix}token_type has {number!r}, expected 1 to 6",
+                where=self._where,
+                prefix=_PREFIX,
+                number=number,
+            )
         return PieceType(number)
 
     def _id(self, key: str, value: object) -> int:
         if not isinstance(value, int) or not 0 <= value < len(self._pieces):
             limit = len(self._pieces) - 1
             raise CutawayError(
-                f"{self._where}: {_PREFIX}{key} is {value!r}, expected a whole number from 0 to {limit}"
+                "{where}: {prefix}{key} is {value!r}, expected a whole number from 0 to {limit}",
+                where=self._where,
+                prefix=_PREFIX,
+                key=key,
+                value=value,
+                limit=limit,
             )
         return value
 
@@ -177,12 +214,23 @@ class _Reader:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise CutawayError(f"{self._where}: {_PREFIX}{key} is {value!r}, expected true or false")
+            raise CutawayError(
+                "{where}: {prefix}{key} is {value!r}, expected true or false",
+                where=self._where,
+                prefix=_PREFIX,
+                key=key,
+                value=value,
+            )
         return value
 
     def _same_length(self, key: str, values: Sequence[object]) -> None:
         if len(values) != len(self._pieces):
             found, expected = len(values), len(self._pieces)
             raise CutawayError(
-                f"{self._where}: {_PREFIX}{key} has {found} usable entries, expected {expected}"
+                "{where}: {prefix}{key} has {found} usable entries, expected {expected}",
+                where=self._where,
+                prefix=_PREFIX,
+                key=key,
+                found=found,
+                expected=expected,
             )

@@ -55,7 +55,9 @@ def _side(
     own = {piece.text: piece for piece in model.pieces if piece.type is PieceType.NORMAL}
     unknown = model.pieces[model.id_of(PieceType.UNKNOWN) or 0].text
     if unknown not in numbers:
-        raise CutawayError(f"{where}: its unknown piece {unknown!r} is not in vocab.json")
+        raise CutawayError(
+            "{where}: its unknown piece {unknown!r} is not in vocab.json", where=where, unknown=unknown
+        )
     special = {piece.text for piece in model.pieces if piece.type is PieceType.CONTROL}
     pieces: list[Piece] = []
     for id, text in enumerate(_by_number(numbers)):
@@ -81,11 +83,15 @@ def _numbers(file: Path) -> dict[str, int]:
     for piece, id in read_json(file).items():
         if not isinstance(id, int) or not 0 <= id < _MAX_IDS:
             raise CutawayError(
-                f"{file}: piece {piece!r} has id {id!r}, expected a whole number below {_MAX_IDS:,}"
+                "{file}: piece {piece!r} has id {id!r}, expected a whole number below {max_ids:,}",
+                file=file,
+                piece=piece,
+                id=id,
+                max_ids=_MAX_IDS,
             )
         numbers[piece] = id
     if len(set(numbers.values())) < len(numbers):
-        raise CutawayError(f"{file}: two pieces with one id")
+        raise CutawayError("{file}: two pieces with one id", file=file)
     return numbers
 
 

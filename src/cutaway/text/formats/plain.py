@@ -19,7 +19,9 @@ def read_wordpiece(file: Path, settings: Mapping[str, object]) -> tuple[Part, di
     roles = {"pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]", "cls": "[CLS]", "sep": "[SEP]"}
     roles = {role: _content(settings, role, usual) for role, usual in roles.items()}
     if roles["unk"] not in vocabulary:
-        raise CutawayError(f"{file}: no line {roles['unk']!r}, which stands for unknown words")
+        raise CutawayError(
+            "{file}: no line {role!r}, which stands for unknown words", file=file, role=roles["unk"]
+        )
     lowercase = _flag(settings, "do_lower_case", True, file)
     strip_accents = settings.get("strip_accents")
     normalizer: Part = {
@@ -53,11 +55,17 @@ def read_bpe(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str
     vocabulary: dict[str, int] = {}
     for piece, id in read_json(file).items():
         if not isinstance(id, int) or not 0 <= id < 2**24:
-            raise CutawayError(f"{file}: piece {piece!r} has id {id!r}, expected a whole number")
+            raise CutawayError(
+                "{file}: piece {piece!r} has id {id!r}, expected a whole number",
+                file=file,
+                piece=piece,
+                id=id,
+            )
         vocabulary[piece] = id
     if any(piece.endswith("</w>") for piece in vocabulary):
         raise CutawayError(
-            f"{file}: pieces end in '</w>': this kind of BPE is not read, only byte-level BPE (GPT-2's)"
+            "{file}: pieces end in '</w>': this kind of BPE is not read, only byte-level BPE (GPT-2's)",
+            file=file,
         )
     merges = _merges(file.parent / _MERGES[file.name])
     usual = {
@@ -94,7 +102,12 @@ def _merges(file: Path) -> list[tuple[str, str]]:
             continue
         left, space, right = line.partition(" ")
         if not (left and space and right) or " " in right:
-            raise CutawayError(f"{file}:{number}: {line!r}, expected two pieces and a space between them")
+            raise CutawayError(
+                "{file}:{number}: {line!r}, expected two pieces and a space between them",
+                file=file,
+                number=number,
+                line=line,
+            )
         merges.append((left, right))
     return merges
 
@@ -104,7 +117,7 @@ def _lines(file: Path) -> list[str]:
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CutawayError(f"{file}: not UTF-8 at byte {error.start}") from error
+        raise CutawayError("{file}: not UTF-8 at byte {start}", file=file, start=error.start) from error
     lines = text.removesuffix("\n").split("\n")
     if text.endswith("\r\n") and all(line.endswith("\r") for line in lines[:-1]):
         lines = [line.removesuffix("\r") for line in lines]
@@ -121,6 +134,9 @@ def _flag(settings: Mapping[str, object], key: str, default: bool, file: Path) -
     value = settings.get(key, default)
     if not isinstance(value, bool):
         raise CutawayError(
-            f"{file.parent / 'tokenizer_config.json'}: {key} is {value!r}, expected true or false"
+            "{parent}: {key} is {value!r}, expected true or false",
+            parent=file.parent / "tokenizer_config.json",
+            key=key,
+            value=value,
         )
     return value

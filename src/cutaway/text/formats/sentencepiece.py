@@ -38,7 +38,10 @@ def read(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str, st
         count = settings.get("extra_ids", _SENTINELS)
         if not isinstance(count, int) or not 0 <= count <= _MAX_SENTINELS:
             raise CutawayError(
-                f"{file.parent}: extra_ids is {count!r}, expected a whole number to {_MAX_SENTINELS}"
+                "{parent}: extra_ids is {count!r}, expected a whole number to {max_sentinels}",
+                parent=file.parent,
+                count=count,
+                max_sentinels=_MAX_SENTINELS,
             )
         names = [f"<extra_id_{number}>" for number in range(count - 1, -1, -1)]
         pieces = [*pieces, *(Piece(each, 0.0, PieceType.CONTROL) for each in names if each not in contents)]

@@ -41,14 +41,20 @@ def load(path: Path) -> bytes:
     """The bytes of the file, unless it is far too large for one."""
     size = path.stat().st_size
     if size > _MAX_BYTES:
-        raise CutawayError(f"{path}: {size:,} bytes, expected a SentencePiece model of at most 64 MB")
+        raise CutawayError(
+            "{path}: {size:,} bytes, expected a SentencePiece model of at most 64 MB", path=path, size=size
+        )
     return path.read_bytes()
 
 
 def parse(data: bytes, where: str) -> SentencePieceModel:
     """The same for the bytes of a file."""
     if not data.startswith(b"\n"):
-        raise CutawayError(f"{where}: begins with {data[:4]!r}, not with a piece: not a SentencePiece model")
+        raise CutawayError(
+            "{where}: begins with {data!r}, not with a piece: not a SentencePiece model",
+            where=where,
+            data=data[:4],
+        )
     pieces: list[Piece] = []
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
@@ -56,22 +62,28 @@ def parse(data: bytes, where: str) -> SentencePieceModel:
         if number == 1:
             pieces.append(_piece(_message(value, at, where), len(pieces), where))
             if len(pieces) > _MAX_PIECES:
-                raise CutawayError(f"{where}: more than {_MAX_PIECES:,} pieces")
+                raise CutawayError(
+                    "{where}: more than {max_pieces:,} pieces", where=where, max_pieces=_MAX_PIECES
+                )
         elif number == 2:
             trainer |= _message(value, at, where)
         elif number == 3:
             normalizer |= _message(value, at, where)
     if not pieces:
-        raise CutawayError(f"{where}: no pieces there, expected a SentencePiece model")
+        raise CutawayError("{where}: no pieces there, expected a SentencePiece model", where=where)
     kind = trainer.get(3, 1)
     if kind not in _KINDS:
-        raise CutawayError(f"{where}: SentencePiece model of type {kind!r}, expected unigram (1) or bpe (2)")
+        raise CutawayError(
+            "{where}: SentencePiece model of type {kind!r}, expected unigram (1) or bpe (2)",
+            where=where,
+            kind=kind,
+        )
     if trainer.get(24, 0) or not normalizer.get(5, 1):
         wanted = "spaces before words, written as ▁ (no treat_whitespace_as_suffix, escape_whitespaces on)"
-        raise CutawayError(f"{where}: expected {wanted}")
+        raise CutawayError("{where}: expected {wanted}", where=where, wanted=wanted)
     charsmap = normalizer.get(2, b"")
     if not isinstance(charsmap, bytes):
-        raise CutawayError(f"{where}: precompiled_charsmap is a number, expected bytes")
+        raise CutawayError("{where}: precompiled_charsmap is a number, expected bytes", where=where)
     rules = Rules(
         charsmap=base64.b64encode(charsmap).decode() if charsmap else None,
         remove_extra_whitespaces=bool(normalizer.get(4, 1)),
@@ -84,17 +96,27 @@ def parse(data: bytes, where: str) -> SentencePieceModel:
 def _piece(fields: dict[int, int | bytes], id: int, where: str) -> Piece:
     text, score, type = fields.get(1, b""), fields.get(2, b"\0\0\0\0"), fields.get(3, 1)
     if not isinstance(text, bytes) or not isinstance(score, bytes) or len(score) != 4:
-        raise CutawayError(f"{where}: piece {id} is malformed, expected a text and a score")
+        raise CutawayError(
+            "{where}: piece {id} is malformed, expected a text and a score", where=where, id=id
+        )
     if type not in _TYPES:
-        raise CutawayError(f"{where}: piece {id} has type {type!r}, expected 1 to 6")
+        raise CutawayError(
+            "{where}: piece {id} has type {type!r}, expected 1 to 6", where=where, id=id, type=type
+        )
     try:
         spelled = text.decode()
     except UnicodeDecodeError as error:
-        raise CutawayError(f"{where}: piece {id} is not UTF-8: {text[:40]!r}") from error
+        raise CutawayError(
+            "{where}: piece {id} is not UTF-8: {text!r}", where=where, id=id, text=text[:40]
+        ) from error
     (value,) = struct.unpack("<f", score)
     if not spelled or not math.isfinite(value):
         raise CutawayError(
-            f"{where}: piece {id} is {spelled[:40]!r} with score {value}, expected a text and a number"
+            "{where}: piece {id} is {spelled!r} with score {value}, expected a text and a number",
+            where=where,
+            id=id,
+            spelled=spelled[:40],
+            value=value,
         )
     return Piece(spelled, value, _TYPES[type])
 
@@ -102,7 +124,11 @@ def _piece(fields: dict[int, int | bytes], id: int, where: str) -> Piece:
 def _message(value: int | bytes, at: int, where: str) -> dict[int, int | bytes]:
     """Fields of an inner message, the last one of each number."""
     if not isinstance(value, bytes):
-        raise CutawayError(f"{where}: a number at byte {at}, expected a message: not a SentencePiece model")
+        raise CutawayError(
+            "{where}: a number at byte {at}, expected a message: not a SentencePiece model",
+            where=where,
+            at=at,
+        )
     return {number: inner for number, inner, _ in _fields(value, at, len(value), where)}
 
 
@@ -127,11 +153,17 @@ def _fields(data: bytes, base: int, end: int, where: str) -> Iterator[tuple[int,
             length = 4 if wire == _FIXED32 else 8
         else:
             raise CutawayError(
-                f"{where}: no field of type {wire} may stand at byte {start}: not a SentencePiece model"
+                "{where}: no field of type {wire} may stand at byte {start}: not a SentencePiece model",
+                where=where,
+                wire=wire,
+                start=start,
             )
         if length > end - at:
             raise CutawayError(
-                f"{where}: a field of {length:,} bytes at byte {start}, the file ends before that"
+                "{where}: a field of {length:,} bytes at byte {start}, the file ends before that",
+                where=where,
+                length=length,
+                start=start,
             )
         yield number, data[at : at + length], base + at
         at += length
@@ -142,11 +174,17 @@ def _varint(data: bytes, at: int, start: int, where: str) -> tuple[int, int]:
     for shift in range(0, 64, 7):
         if at >= len(data):
             raise CutawayError(
-                f"{where}: the file ends within the field at byte {start}: not a SentencePiece model"
+                "{where}: the file ends within the field at byte {start}: not a SentencePiece model",
+                where=where,
+                start=start,
             )
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise CutawayError(f"{where}: a number of more than 9 bytes at byte {start}: not a SentencePiece model")
+    raise CutawayError(
+        "{where}: a number of more than 9 bytes at byte {start}: not a SentencePiece model",
+        where=where,
+        start=start,
+    )

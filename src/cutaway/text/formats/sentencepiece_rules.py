@@ -45,7 +45,10 @@ def typed(pieces: Sequence[str], scores: Sequence[float], where: str) -> list[Pi
     called, all others are normal."""
     if len(pieces) != len(scores):
         raise CutawayError(
-            f"{where}: {len(pieces)} pieces and {len(scores)} scores, expected the same number"
+            "{where}: {count} pieces and {count2} scores, expected the same number",
+            where=where,
+            count=len(pieces),
+            count2=len(scores),
         )
     named = {"<unk>": PieceType.UNKNOWN, "<s>": PieceType.CONTROL, "</s>": PieceType.CONTROL}
 
@@ -75,7 +78,9 @@ def describe(
     one."""
     unknown = [piece.text for piece in pieces if piece.type is PieceType.UNKNOWN]
     if len(unknown) != 1:
-        raise CutawayError(f"{where}: {len(unknown)} pieces of type unknown, expected one")
+        raise CutawayError(
+            "{where}: {count} pieces of type unknown, expected one", where=where, count=len(unknown)
+        )
     hidden = kind == "unigram" and any(piece.type is PieceType.UNUSED for piece in pieces)
     names = [
         tokenizer_json.UNREACHABLE + piece.text if hidden and piece.type is PieceType.UNUSED else piece.text

@@ -88,8 +88,11 @@ def read(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str, st
     if known is None:
         counts = ", ".join(f"{count:,}" for count in _KNOWN)
         raise CutawayError(
-            f"{file}: {len(ranks):,} pieces; how text is cut for them is known for {counts} pieces only: "
-            "give the model's tokenizer.json instead"
+            "{file}: {count:,} pieces; how text is cut for them is known for {counts} pieces only: "
+            "give the model's tokenizer.json instead",
+            file=file,
+            count=len(ranks),
+            counts=counts,
         )
     spelled = {piece: byte_level.spelled(piece) for piece in ranks}
     merges = [
@@ -115,7 +118,11 @@ def read(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str, st
 def _ranks(file: Path) -> dict[bytes, int]:
     """Pieces by rank."""
     if file.stat().st_size > _MAX_BYTES:
-        raise CutawayError(f"{file}: {file.stat().st_size:,} bytes, expected a vocabulary of at most 64 MB")
+        raise CutawayError(
+            "{file}: {st_size:,} bytes, expected a vocabulary of at most 64 MB",
+            file=file,
+            st_size=file.stat().st_size,
+        )
     pieces: list[bytes] = []
     for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
         line = line.removesuffix(b"\r")
@@ -123,12 +130,21 @@ def _ranks(file: Path) -> dict[bytes, int]:
             continue
         found = _LINE.fullmatch(line)
         if found is None or int(found[2]) != len(pieces):
-            raise CutawayError(f"{file}:{number}: expected a piece in base64 and the rank {len(pieces)}")
+            raise CutawayError(
+                "{file}:{number}: expected a piece in base64 and the rank {count}",
+                file=file,
+                number=number,
+                count=len(pieces),
+            )
         try:
             pieces.append(base64.b64decode(found[1], validate=True))
         except binascii.Error as error:
-            raise CutawayError(f"{file}:{number}: the piece is no base64: {error}") from error
+            raise CutawayError(
+                "{file}:{number}: the piece is no base64: {error}", file=file, number=number, error=error
+            ) from error
     ranks = {piece: rank for rank, piece in enumerate(pieces)}
     if len(ranks) < len(pieces) or any(bytes((byte,)) not in ranks for byte in range(256)):
-        raise CutawayError(f"{file}: a piece stands there twice, or one of the 256 bytes is missing")
+        raise CutawayError(
+            "{file}: a piece stands there twice, or one of the 256 bytes is missing", file=file
+        )
     return ranks

@@ -141,7 +141,9 @@ class Charsmap:
             raise self._malformed("holds bytes that are not UTF-8") from error
 
     def _malformed(self, reason: str) -> CutawayError:
-        return CutawayError(f"{self._where}: malformed: its precompiled_charsmap {reason}")
+        return CutawayError(
+            "{where}: malformed: its precompiled_charsmap {reason}", where=self._where, reason=reason
+        )
 
 
 _LABEL = 1 << 31 | 0xFF

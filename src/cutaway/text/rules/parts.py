@@ -105,6 +105,10 @@ def numbered(pieces: Iterable[str], where: str) -> dict[str, int]:
     if len(vocabulary) < len(listed):
         id = next(id for id, piece in enumerate(listed) if vocabulary[piece] != id)
         raise CutawayError(
-            f"{where}: piece {listed[id]!r} stands twice, at {id} and at {vocabulary[listed[id]]}"
+            "{where}: piece {listed!r} stands twice, at {id} and at {vocabulary}",
+            where=where,
+            listed=listed[id],
+            id=id,
+            vocabulary=vocabulary[listed[id]],
         )
     return vocabulary

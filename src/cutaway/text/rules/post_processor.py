@@ -17,7 +17,9 @@ def around(post_processor: object, where: str) -> Around:
         return [], []
     if not isinstance(post_processor, Mapping):
         raise CutawayError(
-            f"{where}: post_processor is {str(post_processor)[:60]!r}, expected an object or null"
+            "{where}: post_processor is {post_processor!r}, expected an object or null",
+            where=where,
+            post_processor=str(post_processor)[:60],
         )
     kind = post_processor.get("type")
     try:
@@ -33,14 +35,21 @@ def around(post_processor: object, where: str) -> Around:
                 before, after = left + before, after + right
             return before, after
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise CutawayError(f"{where}: malformed post_processor of type {kind!r}: {error!r}") from error
+        raise CutawayError(
+            "{where}: malformed post_processor of type {kind!r}: {error!r}",
+            where=where,
+            kind=kind,
+            error=error,
+        ) from error
     except RecursionError as error:
-        raise CutawayError(f"{where}: post_processor is nested too deeply") from error
+        raise CutawayError("{where}: post_processor is nested too deeply", where=where) from error
     if kind == "ByteLevel":
         return [], []
     raise CutawayError(
-        f"{where}: post_processor has the type {kind!r}, expected TemplateProcessing, BertProcessing, "
-        "RobertaProcessing, ByteLevel or Sequence"
+        "{where}: post_processor has the type {kind!r}, expected TemplateProcessing, "
+        "BertProcessing, RobertaProcessing, ByteLevel or Sequence",
+        where=where,
+        kind=kind,
     )
 
 

@@ -20,22 +20,36 @@ def read(source: str, where: str) -> dict:
     try:
         description = json.loads(source)
     except (ValueError, RecursionError) as error:
-        raise CutawayError(f"{where}: not a tokenizer.json: {error}") from error
+        raise CutawayError("{where}: not a tokenizer.json: {error}", where=where, error=error) from error
     if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
-        raise CutawayError(f"{where}: not a tokenizer.json: expected an object with a 'model'")
+        raise CutawayError("{where}: not a tokenizer.json: expected an object with a 'model'", where=where)
     vocabulary = description["model"].get("vocab")
     if isinstance(vocabulary, dict | list) and len(vocabulary) > MOST_PIECES:
-        raise CutawayError(f"{where}: {len(vocabulary):,} pieces, expected at most {MOST_PIECES:,}")
+        raise CutawayError(
+            "{where}: {count:,} pieces, expected at most {most_pieces:,}",
+            where=where,
+            count=len(vocabulary),
+            most_pieces=MOST_PIECES,
+        )
     added = description.setdefault("added_tokens", [])
     if not isinstance(added, list):
-        raise CutawayError(f"{where}: added_tokens is {type(added).__name__}, expected a list")
+        raise CutawayError(
+            "{where}: added_tokens is {name}, expected a list", where=where, name=type(added).__name__
+        )
     for token in added:
         content = token.get("content") if isinstance(token, dict) else None
         if not isinstance(content, str) or not content:
-            raise CutawayError(f"{where}: an added token without content: {str(token)[:80]}")
+            raise CutawayError(
+                "{where}: an added token without content: {token}", where=where, token=str(token)[:80]
+            )
         id = token.get("id")
         if not isinstance(id, int) or not 0 <= id < 2**24:
-            raise CutawayError(f"{where}: added token {content!r} has id {id!r}, expected a whole number")
+            raise CutawayError(
+                "{where}: added token {content!r} has id {id!r}, expected a whole number",
+                where=where,
+                content=content,
+                id=id,
+            )
     return description
 
 
@@ -54,7 +68,7 @@ def told(what: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise CutawayError(f"{what}: {error}") from error
+        raise CutawayError("{what}: {error}", what=what, error=error) from error
 
 
 def controls(description: Mapping, roles: Collection[str]) -> dict[int, str]:
@@ -93,7 +107,9 @@ def without(description: Mapping, contents: Collection[str], where: str) -> str:
             # As single texts they are written and read in half the time; a piece with a space can only be in a pair.
             model["merges"] = joined if all(text.count(" ") == 1 for text in joined) else kept
     except (TypeError, ValueError) as error:
-        raise CutawayError(f"{where}: malformed vocabulary or merges: {error}") from error
+        raise CutawayError(
+            "{where}: malformed vocabulary or merges: {error}", where=where, error=error
+        ) from error
     added = [
         {**token, "content": hidden.get(token["content"], token["content"])}
         for token in description["added_tokens"]
