@@ -18,7 +18,7 @@ from cutaway.cli.evaluate import evaluate
 from cutaway.cli.fill import fill
 from cutaway.cli.generate import generate
 from cutaway.cli.help import Command, Group
-from cutaway.cli.inspect import inspect
+from cutaway.cli.inspect import app as questions
 from cutaway.cli.models import models
 from cutaway.cli.similarity import similarity
 from cutaway.cli.tokenize import tokenize
@@ -50,16 +50,17 @@ for command, line in (
     (embed, told("Turn texts into vectors that say what they are about.")),
     (similarity, told("Compare texts by their vectors.")),
     (evaluate, told("BLEU and chrF of a translator on a test set.")),
-    (
-        inspect,
-        told("Show what a model is: boxes, sizes, parameters, memory, taps."),
-    ),
     (models, told("List the bundled models.")),
     (tokenize, told("Show how a text is cut into pieces.")),
     (convert, told("Write a model as a Hugging Face folder.")),
     (train, told("Train a model by a recipe.")),
 ):
     app.command(cls=Command, short_help=line)(command)
+app.add_typer(
+    questions,
+    name="inspect",
+    short_help=told("See inside a model: a text on its way through it, or the model itself."),
+)
 app.add_typer(
     tokenizer,
     name="tokenizer",

@@ -24,7 +24,7 @@ def models() -> None:
     if not folders:
         write(told("no model is bundled; train one: ") + "cutaway train recipes/translate-zh-en.toml")
         return
-    from cutaway.inspection.pages.words import FAMILIES
+    from cutaway.inspection.terms import FAMILIES
 
     rows = []
     for folder in folders:

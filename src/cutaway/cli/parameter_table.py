@@ -10,7 +10,7 @@ from cutaway.text.display import pad, width
 from cutaway.words import Locale
 
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
-    from cutaway.inspection.structure.anatomy import Anatomy
+    from cutaway.inspection.questions.anatomy import Anatomy
     from cutaway.inspection.structure.parts import Part
 
 ORDER = ("self-attention", "cross-attention", "feed-forward", "router", "experts", "norms", "final norm")

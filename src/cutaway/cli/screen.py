@@ -13,7 +13,7 @@ from cutaway.text.display import pad, truncate, visible, width
 from cutaway.words import Locale, said
 
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
-    from cutaway.inspection.structure.anatomy import Anatomy, Control
+    from cutaway.inspection.questions.anatomy import Anatomy, Control
 
 LONGEST = 32  # columns a control token may take
 LABEL = 12  # columns of the words at the left
@@ -22,7 +22,7 @@ LABEL = 12  # columns of the words at the left
 def screen(name: str, found: "Anatomy", columns: int, locale: Locale = "en") -> list[str]:
     """The lines of the whole screen, each within `columns` terminal columns where no single word is longer. What is
     said about parameters stands beside the figure where there is room, else below."""
-    from cutaway.inspection.pages.words import FAMILIES
+    from cutaway.inspection.terms import FAMILIES
     from cutaway.page.wrapping import wrapped
 
     figure = draw(found.config, columns, locale)
