@@ -78,12 +78,8 @@ def command_of(question: "Question") -> TyperCommand:
         }
         outputs.write(Session(model).ask(question, text, options, progress), locale)
 
-    kind = signatures.Parameter.KEYWORD_ONLY
-    declared = [
-        signatures.Parameter(name, kind, annotation=note, default=value)
-        for name, note, value in _shared(question)
-    ]
-    declared += [_declared(name, each) for name, each in parameters.items()]
+    own = [_declared(name, each) for name, each in parameters.items()]
+    declared = [*_text(question), *own, *_shared()]
     setattr(ask, "__signature__", signatures.Signature(declared))
     one = typer.Typer(add_completion=False, rich_markup_mode=None)
     one.command(question.name, cls=Command, help=question.about.said(reader_locale()))(ask)
@@ -92,29 +88,46 @@ def command_of(question: "Question") -> TyperCommand:
     return made
 
 
-def _shared(question: "Question") -> list[tuple[str, Any, object]]:
-    """Name, annotation and default of what all questions have."""
-    text = [
-        (
+def _text(question: "Question") -> list[signatures.Parameter]:
+    if question.subject != "text":
+        return []
+    return [
+        _parameter(
             "text",
             Annotated[str | None, typer.Argument(help=told("The text; without it, standard input."))],
             None,
         )
     ]
+
+
+def _shared() -> list[signatures.Parameter]:
+    """What all questions have: their model, and where the answer goes."""
+    model = told("A bundled model's name, or a model's folder or GGUF file.")
+    as_json, python = (
+        told("Everything as one JSON object."),
+        told("The Python that returns the same numbers."),
+    )
+    arrays = told("Write the arrays to a .safetensors, .npz or .csv file.")
+    figures, page = (
+        told("Write the figures to .svg files."),
+        told("Write the page to an .html file of its own."),
+    )
+    lang = told("Language of the answer, en or zh; else the locale's.")
     return [
-        *(text if question.subject == "text" else []),
-        (
-            "model",
-            Annotated[str, typer.Option("--model", "-m", help=told("A bundled model's name, or a model's folder or GGUF file."))],
-            TRANSLATOR,
-        ),
-        ("as_json", Annotated[bool, typer.Option("--json", help=told("Everything as one JSON object."))], False),
-        ("python", Annotated[bool, typer.Option("--python", help=told("The Python that returns the same numbers."))], False),
-        ("save", Annotated[Path | None, typer.Option(help=told("Write the arrays to a .safetensors, .npz or .csv file."))], None),
-        ("svg", Annotated[Path | None, typer.Option(help=told("Write the figures to .svg files."))], None),
-        ("html", Annotated[Path | None, typer.Option(help=told("Write the page to an .html file that needs nothing beside it."))], None),
-        ("lang", Annotated[Locale | None, typer.Option(help=told("Language of the answer, en or zh; else the locale's."))], None),
-    ]  # fmt: skip
+        _parameter("model", Annotated[str, typer.Option("--model", "-m", help=model)], TRANSLATOR),
+        _parameter("as_json", Annotated[bool, typer.Option("--json", help=as_json)], False),
+        _parameter("python", Annotated[bool, typer.Option("--python", help=python)], False),
+        _parameter("save", Annotated[Path | None, typer.Option(help=arrays)], None),
+        _parameter("svg", Annotated[Path | None, typer.Option(help=figures)], None),
+        _parameter("html", Annotated[Path | None, typer.Option(help=page)], None),
+        _parameter("lang", Annotated[Locale | None, typer.Option(help=lang)], None),
+    ]
+
+
+def _parameter(name: str, annotation: Any, default: object) -> signatures.Parameter:
+    return signatures.Parameter(
+        name, signatures.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
 
 
 def _spelled(parameter: "Parameter") -> str:
@@ -141,12 +154,9 @@ def _declared(name: str, parameter: "Parameter") -> signatures.Parameter:
         kind = kind | None
     low, high = (option.at_least, option.at_most) if parameter.kind in (int, float) else (None, None)
     mark = typer.Argument if option.positional else typer.Option
-    return signatures.Parameter(
-        name,
-        signatures.Parameter.KEYWORD_ONLY,
-        annotation=Annotated[kind, mark(help=about, min=low, max=high)],
-        default=signatures.Parameter.empty if parameter.required and option.positional else default,
-    )
+    if parameter.required and option.positional:
+        default = signatures.Parameter.empty
+    return _parameter(name, Annotated[kind, mark(help=about, min=low, max=high)], default)
 
 
 def _value(parameter: "Parameter", given: object) -> object:

@@ -49,8 +49,8 @@ class Answer:
                 model=self.model,
                 text=self.text,
                 output=self.output,
-                command=command(self.question, self.model, self.text, self.options),
-                python=python(self.question, self.model, self.text, self.options),
+                command=self.command(),
+                python=self.python(),
                 date=date.today().isoformat(),
             )
         )
@@ -60,13 +60,21 @@ class Answer:
         steps = [
             Code(
                 each.about,
-                command(find_question(each.question), self.model, self.text, {**each.options, **of_run}),
+                command_for(find_question(each.question), self.model, self.text, {**each.options, **of_run}),
             )
             for each in result.suggestions()
         ]
         return Page(
             say("What to look at next"), (*steps, Code(say("all questions"), "cutaway inspect --help"))
         )
+
+    def command(self) -> str:
+        """The command that gives this answer."""
+        return command_for(self.question, self.model, self.text, self.options)
+
+    def python(self) -> str:
+        """Lines of Python that give this answer's result."""
+        return python_for(self.question, self.model, self.text, self.options)
 
     def json(self) -> dict[str, object]:
         """The result as plain values, with what it is about."""
@@ -80,8 +88,9 @@ class Answer:
 
     def about(self) -> dict[str, str]:
         """What a file of the result came from: enough to ask again."""
-        asked = command(self.question, self.model, self.text, self.options)
-        found = {"question": self.question.name, "model": self.model, "text": self.text, "command": asked}
+        found = {
+            "question": self.question.name, "model": self.model, "text": self.text, "command": self.command(),
+        }  # fmt: skip
         return {**{name: value for name, value in found.items() if value is not None}, "cutaway": __version__}
 
 
@@ -150,8 +159,8 @@ def _written(asked: Run) -> str | None:
 # The same asked again.
 
 
-def command(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
-    """The command that gives this answer."""
+def command_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
+    """The command that asks this."""
     words = ["cutaway", "inspect"]
     words += [] if question.name == "overview" and text not in names() else [question.name]
     positional = [each.name for each in question.parameters if each.option.positional]
@@ -165,8 +174,8 @@ def command(question: Question, model: str, text: str | None, options: Mapping[s
     return " ".join(words)
 
 
-def python(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
-    """Lines of Python that give this answer's result."""
+def python_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
+    """Lines of Python that ask this."""
     others = {each.name for each in question.parameters if each.is_text}
     of_run = _OF_RUN if question.subject == "text" else set()
     opened = f"load(find({model!r}))" if question.subject != "files" else f"open_contents(find({model!r}))"
