@@ -91,16 +91,16 @@ def _page(found: Rollout) -> Page:
     pieces = found.tokens.pieces
     unit = say("share")
     maps = [Matrix(each, pieces, pieces, TOKEN, say("input token"), unit) for each in array]
-    blocks: list[Block] = [maps[-1], Atlas(names, maps, min(8, len(maps)))]
     share = f"{found.residual:g}"
     return page(
         say("Rollout of {side}, all {count} layers", side=side, count=len(maps)),
         [
-            *blocks,
+            maps[-1],
+            Atlas(names, maps, min(8, len(maps))),
             Remark(
                 say(
                     "The mean patterns of all layers multiplied, the residual connection taken as a share "
-                    "of {share} everywhere (Abnar & Zuidema 2020). Approximate by construction: it knows "
+                    "of {share} everywhere (Abnar & Zuidema 2020). An approximation in principle: it knows "
                     "weights only, neither values nor norms nor feed-forward networks.",
                     share=share,
                 )
