@@ -12,7 +12,7 @@ from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
-from cutaway.words import say, told
+from cutaway.words import said, say, say_in, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
 
     with typer.progressbar(
         length=len(texts),
-        label=told("embedding"),
+        label=told("computing vectors"),
         file=sys.stderr,
         hidden=not sys.stderr.isatty() or len(texts) < 100,
     ) as bar:
@@ -153,7 +153,7 @@ def _print(texts: list[str], found: "Embeddings") -> None:
         rows.append((str(tokens), f"{vector.norm():.3f}", first + rest, beginning(text)))
     headers = (
         told("tokens"),
-        told("norm"),
+        said(say_in("of a vector", "norm")),
         told("first values"),
         told("text"),
     )

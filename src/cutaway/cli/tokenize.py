@@ -80,10 +80,9 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
     points, size, pieces = len(text), len(text.encode()), len(encoding.ids)
     write(
         told(
-            "{points} code points, {size} bytes, {pieces} piece{rest}",
+            "code points: {points}, bytes: {size}, tokens: {pieces}",
             points=points,
             size=size,
             pieces=pieces,
-            rest="" if pieces == 1 else "s",
         )
     )
