@@ -67,7 +67,7 @@ def command_of(question: "Question") -> TyperCommand:
         outputs.check()
         locale: Locale = given.pop("lang") or reader_locale()
         model: str = given.pop("model")
-        text: str | None = texts_from(given.pop("text"))[0] if "text" in given else None
+        text = texts_from(given.pop("text"))[0] if question.subject == "text" else None
 
         from cutaway.inspection.answers import Session
 
