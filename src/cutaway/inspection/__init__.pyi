@@ -1,5 +1,3 @@
-from typing import Any
-
 from .input_gradients import gradient_x_input as gradient_x_input
 from .input_gradients import integrated_gradients as integrated_gradients
 from .patterns import patterns as patterns
@@ -36,4 +34,4 @@ from .word_alignment import split_words as split_words
 from .word_alignment import word_pieces as word_pieces
 from .word_alignment import word_weights as word_weights
 
-def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str): ...  # a new question, found by its file
