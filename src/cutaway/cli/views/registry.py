@@ -1,8 +1,11 @@
 """The sub-views of `cutaway inspect`, the options that each reads, and how one is shown, written and saved."""
 
 import json
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from cutaway import __version__
@@ -20,8 +23,9 @@ from cutaway.cli.views.request import Answer, Options, Request, View
 from cutaway.cli.views.saving import ENDINGS, check_ending, plain, save
 from cutaway.cli.views.svd import rank, svd
 from cutaway.errors import CutawayError
+from cutaway.page.blocks import Caption, Page
+from cutaway.page.figures import write_figures
 from cutaway.page.html import document
-from cutaway.page.svg import picture
 from cutaway.words import Locale, said, say
 from cutaway.zoo import find
 
@@ -116,10 +120,13 @@ def show_view(
         names = save(outputs.save, about, answer.result, locale)
         rest = said(say(" and {count} more", count=len(names) - 6), locale) if len(names) > 6 else ""
         note(f"{outputs.save}: {', '.join(names[:6])}{rest}")
+    page = _captioned(answer.page, model, text)
     if outputs.svg is not None:
-        _write_drawing(outputs.svg, picture(answer.page, locale, about))
+        for written in write_figures(outputs.svg, page, locale):
+            _note_size(written)
     if outputs.html is not None:
-        _write_drawing(outputs.html, document(answer.page, locale, about))
+        outputs.html.write_text(document(page, locale), encoding="utf-8")
+        _note_size(outputs.html)
     if outputs.as_json:
         answered = {"model": model, "text": text, "view": view.value, "result": plain(answer.result, locale)}
         write(json.dumps(answered, ensure_ascii=False, allow_nan=False))
@@ -136,6 +143,11 @@ def _about(model: str, text: str | None, view: View, options: Options) -> dict[s
     return {name: value for name, value in about.items() if value is not None}
 
 
-def _write_drawing(path: Path, drawing: str) -> None:
-    path.write_text(drawing, encoding="utf-8")
-    note(f"{path}: {len(drawing.encode()) / 1000:,.0f} kB")
+def _captioned(page: Page, model: str, text: str | None) -> Page:
+    command = shlex.join(["cutaway", *sys.argv[1:]])
+    today = datetime.now().astimezone().date().isoformat()
+    return page.captioned(Caption(model=model, text=text, command=command, date=today))
+
+
+def _note_size(path: Path) -> None:
+    note(f"{path}: {path.stat().st_size / 1000:,.0f} kB")
