@@ -183,6 +183,10 @@ class Terminal:
     def _shown(self, text: Text) -> str:
         return shown(text, self.locale)
 
+    def _cut(self, text: Text, columns: int) -> str:
+        """A text within so many columns, with a mark where something was cut off."""
+        return truncate(self._shown(text), columns, "…" if self.unicode else ".")
+
     def _cell(self, cell: Text | Tinted) -> str:
         return self._shown(cell.text if isinstance(cell, Tinted) else cell)
 
@@ -201,7 +205,7 @@ class Terminal:
 
     def _numbers(self, matrix: Matrix) -> "_Wide":
         """A heat map's values, written out."""
-        titles = [(truncate(self._shown(title), TITLE), "right") for title in matrix.columns]
+        titles = [(self._cut(title, TITLE), "right") for title in matrix.columns]
         values = zip(matrix.rows, matrix.values.tolist(), strict=True)
         rows = [[self._shown(name), *map(nats, row)] for name, row in values]
         return _Wide([(self._shown(matrix.down), "left"), *titles], rows, 1, self.unicode, gap=2)
@@ -209,11 +213,11 @@ class Terminal:
     def _shades(self, matrix: Matrix, room: int) -> Iterator[RenderableType]:
         """A heat map of weights as shaded cells, its columns along the top, or turned where only that needs fewer
         blocks of columns; and what its shades stand for."""
-        marks, cut = (SHADES, "…") if self.unicode else (ASCII_SHADES, ".")
+        marks = SHADES if self.unicode else ASCII_SHADES
         greatest = matrix.greatest or 1.0
         shaded = (matrix.values[..., None] >= greatest * np.array(LEVELS)).sum(-1)  # (rows, columns), 0 to 4
         across, down = (
-            [truncate(self._shown(name), PIECE, cut) for name in names]
+            [self._cut(name, PIECE) for name in names]
             for names in (matrix.columns, matrix.rows)
         )
         upright, turned = self._grid(across, down, shaded, marks), self._grid(down, across, shaded.T, marks)
@@ -271,7 +275,7 @@ class Terminal:
         for point in points.points:
             row, column = round((max(ys) - point.y) / step / 2), round((point.x - min(xs)) / step)
             canvas[row][column] = marks[point.group % len(marks)]
-            placed.append((row, column, truncate(self._shown(point.label), NAMED)))
+            placed.append((row, column, self._cut(point.label, NAMED)))
         left_out = 0
         for row, column, label in dict.fromkeys(placed):  # the same at the same place is said once
             size = width(label)

@@ -13,7 +13,6 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
 
 from cutaway.page.blocks import (
     Atlas,
@@ -95,7 +94,6 @@ class _Asked:
             "nats": nats, "three_places": three_places,
             "tint": tint, "ramp": ramp, "shade": shade, "scale_of": scale_of, "scaled": self.scaled,
             "reaching": lambda block: reaching(block.unit, strength(block)),
-            "right": lambda column: Markup(' class="right"') if column.align == "right" else "",
             "svg": self.svg, "enlarged": self.enlarged, "facts": self.facts, "has_numbers": has_numbers,
         }  # fmt: skip
 
@@ -130,7 +128,7 @@ class _Asked:
             figure = Figure(figure.width + self.large(block).width, 0, ())
         return figure.width > BROAD
 
-    def svg(self, block: Matrix | Atlas | Points | Bars) -> Markup:
+    def svg(self, block: Matrix | Atlas | Points | Bars) -> str:
         """A figure, with what it shows for who does not see it."""
         figure = drawn(block, self.locale) or Figure(0, 0, ())
         match block:
@@ -159,7 +157,7 @@ class _Asked:
         pressed = {"tabindex": "0" if opened else "-1", "aria-pressed": "true" if opened else "false"}
         group.attrib.update(told | pressed)
 
-    def enlarged(self, block: Atlas) -> Markup:
+    def enlarged(self, block: Atlas) -> str:
         """The opened map of an atlas, large; the scale of the small ones is its own."""
         return self._element(self.large(block), told(block.maps[block.opened]), class_="map")
 
@@ -167,8 +165,8 @@ class _Asked:
         opened = block.maps[block.opened]
         return heat_map(opened, self.locale, strongest_of(block), room=ENLARGED, with_scale=False)
 
-    def _element(self, figure: Figure, what: Phrase, role: str = "img", **attributes: str) -> Markup:
-        return Markup(svg(figure, role=role, aria_label=self.shown(what), **attributes))
+    def _element(self, figure: Figure, what: Phrase, role: str = "img", **attributes: str) -> str:
+        return svg(figure, role=role, aria_label=self.shown(what), **attributes)
 
     def facts(self, matrix: Matrix, block: Atlas | None = None) -> dict[str, str]:
         """What the script reads the values under the pointer by, as attributes of the figure."""

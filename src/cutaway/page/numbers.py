@@ -61,6 +61,8 @@ def means(values: Sequence[float], most: int) -> list[float]:
 def written(value: float, scale: Scale) -> str:
     """A value as it stands in a cell of a heat map: three digits, at most two places; nothing where they are 0 and
     where a mask hides it."""
+    if value != value:
+        return "NaN"
     if abs(value) < 0.005 or value == float("-inf"):
         return ""
     places = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
