@@ -211,7 +211,8 @@ def test_what_comes_from_outside_is_spelled_out() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("plain text", "plain text"), ("两行\n文字", "两行\n文字"), ("a\tb\r", "a⇥b␍"), ("　全角\u00a0", "　全角\u00a0"),
+        ("plain text", "plain text"), ("两行\n文字", "两行\n文字"), ("a\tb\r", "a⇥b␍"),
+        ("　全角\u00a0", "　全角\u00a0"),
         ("\x9b31m", "⟨U+009B⟩31m"), ("\ud800\ufffe", "⟨U+D800⟩⟨U+FFFE⟩"), (legible(ESCAPE), SPELLED),
     ],
 )  # fmt: skip
@@ -235,7 +236,9 @@ def test_a_caption_takes_two_lines_at_most() -> None:
 
 def test_words_are_never_cut() -> None:
     assert folded(["aaa", "bb", "cccc", "好久不见"], 7) == ["aaa bb", "cccc", "好久不见"]
-    lines = Terminal(40).text(Line("tokens", ["longer", "words", "than", "fit", "here", "x" * 20])).splitlines()
+    lines = (
+        Terminal(40).text(Line("tokens", ["longer", "words", "than", "fit", "here", "x" * 20])).splitlines()
+    )
     assert lines == ["tokens       longer words than fit here", 13 * " " + 20 * "x"]
 
 
@@ -262,7 +265,9 @@ def test_prose_breaks_at_spaces_and_between_chinese_characters() -> None:
         ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_TW"}, "zh"), ({"LANG": "de_DE"}, "en"),
     ],
 )  # fmt: skip
-def test_the_locale_decides(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], expected: Locale) -> None:
+def test_the_locale_decides(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], expected: Locale
+) -> None:
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
@@ -332,7 +337,9 @@ def test_upright_bars_are_as_high_as_their_values() -> None:
         assert Terminal(40).text(Bars(values, "x", "y")).splitlines()[:4] == [""] * 4
 
 
-def shades(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]], columns: int = 80) -> list[str]:
+def shades(
+    source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]], columns: int = 80
+) -> list[str]:
     values = np.array(weights, dtype=float).reshape(len(target), len(source))
     return Terminal(columns).text(Matrix(values, target, source, DOWN, ACROSS, UNIT)).splitlines()
 

@@ -216,10 +216,7 @@ class Terminal:
         marks = SHADES if self.unicode else ASCII_SHADES
         greatest = matrix.greatest or 1.0
         shaded = (matrix.values[..., None] >= greatest * np.array(LEVELS)).sum(-1)  # (rows, columns), 0 to 4
-        across, down = (
-            [self._cut(name, PIECE) for name in names]
-            for names in (matrix.columns, matrix.rows)
-        )
+        across, down = ([self._cut(name, PIECE) for name in names] for names in (matrix.columns, matrix.rows))
         upright, turned = self._grid(across, down, shaded, marks), self._grid(down, across, shaded.T, marks)
         names = [self._shown(matrix.down), self._shown(matrix.across)]
         if len(turned.blocks(room)) < len(upright.blocks(room)):

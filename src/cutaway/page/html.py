@@ -37,7 +37,7 @@ from cutaway.words import Locale, Phrase, Text, say
 
 _ONE_SPACE = re.compile("(?<! ) (?! )")
 NUMBERS = 24  # rows and columns up to which a heat map's numbers are written out below it
-BROAD = 640  # pixels of a figure, from which it takes the whole width of a page
+BROAD = 580  # pixels of a figure, from which it takes the whole width of a page
 MANY = 7  # columns from which a table takes it
 
 
