@@ -164,6 +164,37 @@ class Edited:
 
 
 @dataclass(frozen=True)
+class Box:
+    """Lines of text in a frame, the top one first; `kind` says what it is, by which it is coloured."""
+
+    lines: Sequence[Text]
+    kind: Literal["attention", "feed-forward", "norm", "embedding", "head"]
+
+
+@dataclass(frozen=True)
+class Tower:
+    """Boxes on one another, entered from below: `below`, then those that are repeated so many `times`, then `above`,
+    each of the three from top to bottom; `bottom` and `top` say what enters and what leaves."""
+
+    top: Text
+    above: Sequence[Box]
+    repeated: Sequence[Box]
+    times: int
+    below: Sequence[Box]
+    bottom: Text
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """One tower, or two, side by side where there is room: then `memory` goes from the top of the first into the box of
+    number `enters` of the second's repeated ones."""
+
+    towers: Sequence[Tower]
+    memory: Text = ""
+    enters: int = 0
+
+
+@dataclass(frozen=True)
 class Code:
     """Lines to copy, Python or commands, and what they are for; with `drawn` only HTML and SVG show them."""
 
@@ -172,7 +203,21 @@ class Code:
     drawn: bool = False
 
 
-Block = Heading | Remark | Line | Prose | Code | Table | Bars | Matrix | Atlas | Points | Shaded | Edited
+Block = (
+    Heading
+    | Remark
+    | Line
+    | Prose
+    | Code
+    | Table
+    | Bars
+    | Matrix
+    | Atlas
+    | Points
+    | Shaded
+    | Edited
+    | Diagram
+)
 
 
 @dataclass(frozen=True)

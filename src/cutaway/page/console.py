@@ -23,6 +23,7 @@ from cutaway.page.blocks import (
     Block,
     Caption,
     Code,
+    Diagram,
     Edited,
     Heading,
     Line,
@@ -34,7 +35,8 @@ from cutaway.page.blocks import (
     Shaded,
     Table,
     Tinted,
-)  # fmt: skip
+)
+from cutaway.page.diagram import diagram_lines
 from cutaway.page.numbers import bars_told, means, nats, no_room
 from cutaway.page.wrapping import folded, legible, shown, wrapped
 from cutaway.text.display import clusters, truncate, width
@@ -177,6 +179,12 @@ class Terminal:
                 )
             case Edited():
                 return words(list(self._edits(block)))
+            case Diagram():
+                return Fitted(
+                    lambda room: [
+                        Words(line) for line in diagram_lines(block, room, self.unicode, self.locale)
+                    ]
+                )
             case Atlas():
                 return Group()
 

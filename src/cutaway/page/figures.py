@@ -14,6 +14,7 @@ from cutaway.page.blocks import (
     Bars,
     Block,
     Caption,
+    Diagram,
     Heading,
     Matrix,
     Page,
@@ -24,6 +25,7 @@ from cutaway.page.blocks import (
     Tinted,
 )  # fmt: skip
 from cutaway.page.colours import WEIGHT, css, opaque, ramp, reach, tint
+from cutaway.page.diagram import diagram_figure
 from cutaway.page.heatmap import (
     LINE,
     ROOM,
@@ -93,6 +95,8 @@ def drawn(block: Block, locale: Locale) -> Figure | None:
             return plot(block, locale)
         case Bars():
             return bars(block, locale)
+        case Diagram():
+            return diagram_figure(block, locale)
         case Shaded():
             return _shaded(block, locale)
         case Table() if any(isinstance(cell, Bar | Tinted) for row in block.rows for cell in row):

@@ -18,6 +18,7 @@ from cutaway.page.blocks import (
     Atlas,
     Bars,
     Block,
+    Diagram,
     Heading,
     Line,
     Matrix,
@@ -121,14 +122,16 @@ class _Asked:
     def _broad(self, block: Block) -> bool:
         if isinstance(block, Table):
             return len(block.columns) >= MANY
-        figure = drawn(block, self.locale) if isinstance(block, Matrix | Atlas | Points | Bars) else None
+        figure = (
+            drawn(block, self.locale) if isinstance(block, Matrix | Atlas | Points | Bars | Diagram) else None
+        )
         if figure is None:
             return False
         if isinstance(block, Atlas) and block.maps:
             figure = Figure(figure.width + self.large(block).width, 0, ())
         return figure.width > BROAD
 
-    def svg(self, block: Matrix | Atlas | Points | Bars) -> str:
+    def svg(self, block: Matrix | Atlas | Points | Bars | Diagram) -> str:
         """A figure, with what it shows for who does not see it."""
         figure = drawn(block, self.locale) or Figure(0, 0, ())
         match block:
@@ -143,6 +146,10 @@ class _Asked:
                 return self._element(figure, axes, role="group")
             case Bars():
                 return self._element(figure, bars_told(block))
+            case Diagram():
+                return self._element(
+                    figure, say("the layers of the model, from what enters at the bottom to its output")
+                )
 
     def _button(self, group: Element, block: Atlas) -> None:
         """Make a small map a button that opens it."""
