@@ -16,6 +16,7 @@ from cutaway.page.blocks import (
     Caption,
     Diagram,
     Heading,
+    Line,
     Matrix,
     Page,
     Points,
@@ -176,7 +177,7 @@ def bars(block: Bars, locale: Locale) -> Figure:
 
 def _shaded(block: Shaded, locale: Locale) -> Figure:
     """A text's tokens, each on its tint, in as many lines as they take, after their label."""
-    greatest = block.greatest or reach(np.asarray(block.values, dtype=np.float64), "signed")
+    greatest = strength(block)
     name = shown(block.label, locale)
     parts: list[Element] = [label(0, LINE - 3, name, font_weight="bold")]
     left = x = text_width(name, 12) + GAP
@@ -222,11 +223,22 @@ def _table(table: Table, locale: Locale) -> Figure:
                 )
             parts.append(label(x, y, texts[place][n], anchor=anchor))
     figure = Figure(across, step * (len(table.rows) + 1) + 14, parts)
-    tints: list[Scale] = [cell.scale for row in table.rows for cell in row if isinstance(cell, Tinted)]
-    if table.tint is None or not tints:
+    if table.tint is None or (tinted := scale_of(table)) is None:
         return figure
-    what = square_root(table.tint) if tints[0] == "weight" else table.tint
-    return _over(figure, _ramp(tints[0], shown(what, locale)))
+    what = square_root(table.tint) if tinted == "weight" else table.tint
+    return _over(figure, _ramp(tinted, shown(what, locale)))
+
+
+def strength(block: Shaded) -> float:
+    """The value of the strongest tint."""
+    return block.greatest or reach(np.asarray(block.values, dtype=np.float64), "signed")
+
+
+def scale_of(block: Line | Table) -> Scale | None:
+    """The scale of the colours in a block that says what they stand for; None where there are none."""
+    cells = block.words if isinstance(block, Line) else [cell for row in block.rows for cell in row]
+    found: list[Scale] = [cell.scale for cell in cells if isinstance(cell, Tinted)]
+    return found[0] if found and block.tint is not None else None
 
 
 def _text(cell: Text | Tinted, locale: Locale) -> str:

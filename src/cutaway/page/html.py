@@ -20,17 +20,15 @@ from cutaway.page.blocks import (
     Block,
     Diagram,
     Heading,
-    Line,
     Matrix,
     Page,
     Points,
     Scale,
-    Shaded,
     Table,
     Tinted,
 )  # fmt: skip
-from cutaway.page.colours import css, ramp, reach, tint
-from cutaway.page.figures import drawn, known, svg
+from cutaway.page.colours import css, ramp, tint
+from cutaway.page.figures import drawn, known, scale_of, strength, svg
 from cutaway.page.heatmap import ENLARGED, Figure, heat_map, laid, square_root, strongest_of, told
 from cutaway.page.numbers import bars_told, nats, reaching, three_places
 from cutaway.page.wrapping import legible, shown
@@ -93,7 +91,8 @@ class _Asked:
                 "numbers": self.shown(say("Numbers")), "python": self.shown(say("The same numbers in Python"))
             },
             "nats": nats, "three_places": three_places,
-            "tint": tint, "ramp": ramp, "shade": shade, "scale_of": scale_of, "scaled": self.scaled,
+            "tint": tint, "ramp": ramp, "shade": lambda block, value: css(0.8 * value, strength(block)),
+            "scale_of": scale_of, "scaled": self.scaled,
             "reaching": lambda block: reaching(block.unit, strength(block)),
             "svg": self.svg, "enlarged": self.enlarged, "facts": self.facts, "has_numbers": has_numbers,
         }  # fmt: skip
@@ -190,23 +189,6 @@ class _Asked:
             "data-left": f"{at.left:.2f}", "data-top": f"{at.top:.2f}", "data-cell": f"{at.cell:.4f}",
             "data-down": self.shown(matrix.down), "data-across": self.shown(matrix.across), **chosen,
         }  # fmt: skip
-
-
-def scale_of(block: Line | Table) -> Scale | None:
-    """The scale of the colours in a block that says what they stand for; None where there are none."""
-    cells = block.words if isinstance(block, Line) else [cell for row in block.rows for cell in row]
-    scales: list[Scale] = [cell.scale for cell in cells if isinstance(cell, Tinted)]
-    return scales[0] if scales and block.tint is not None else None
-
-
-def strength(block: Shaded) -> float:
-    """The value of the strongest tint."""
-    return block.greatest or reach(np.asarray(block.values, dtype=np.float64), "signed")
-
-
-def shade(block: Shaded, value: float) -> str:
-    """The colour that one of its tokens stands on."""
-    return css(0.8 * value, strength(block))
 
 
 def has_numbers(matrix: Matrix) -> bool:
