@@ -13,15 +13,13 @@ from cutaway.models.build import Model, build
 from cutaway.text.batches.packing import DocumentBatches, MaskedBatches
 from cutaway.text.batches.pairs import PairBatches, Pairs
 from cutaway.text.batches.ragged import Ragged
-from cutaway.train.average import Average, AverageName
-from cutaway.train.evaluate import Scores
 from cutaway.train.loop import Batches, Trainer
 from cutaway.train.objective import Objective, masked, next_token
-from cutaway.train.optimizer import Optimizer, OptimizerName
-from cutaway.train.position import Limits
+from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress
-from cutaway.train.schedule import Schedule
+from cutaway.train.recipe import AverageName, Limits, OptimizerName, Schedule
 from cutaway.train.state import RunFolder
+from cutaway.train.validation import Scores
 
 TextBatches = PairBatches | DocumentBatches | MaskedBatches
 FAMILIES = ["encoder-decoder", "decoder-only", "encoder-only"]
@@ -93,7 +91,7 @@ def trainer(
         examples(family) if batches is None else batches,
         objective_for(family) if objective is None else objective,
         Optimizer(model, optimizer, lr=0.01, eps=eps),
-        Schedule(name="cosine", warmup=3),
+        Schedule(schedule="cosine", warmup=3),
         Average(model, average, decay=0.9, count=2, every=2),
         Limits(steps=steps, save_every=1000) if limits is None else limits,
         folder,

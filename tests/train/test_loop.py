@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batches.batch import IGNORED, Batch
-from cutaway.train.evaluate import Scores
 from cutaway.train.loop import Trainer, TrainingStopped
 from cutaway.train.objective import Objective, next_token
-from cutaway.train.optimizer import OptimizerName
-from cutaway.train.position import Limits
+from cutaway.train.recipe import Limits, OptimizerName
 from cutaway.train.state import RunFolder
+from cutaway.train.validation import Scores
 
 
 def weights(made: Trainer) -> list[Tensor]:
@@ -98,18 +97,6 @@ def test_a_stop_at_the_end_of_an_epoch_keeps_the_dropout(tmp_path: Path) -> None
     rest.resume(parts.at(epoch))
     rest.run()
     assert log(parts) == log(straight) and same(whole, rest)
-
-
-def test_a_changed_recipe_is_named(folder: RunFolder) -> None:
-    before = {"train": {"lr": 0.01, "steps": 6}, "model": {"d_model": 16}}
-    trainer(folder, steps=1, fingerprint=before).run()
-    now = {"train": {"lr": 0.02, "steps": 9}, "model": {"d_model": 16}}
-    with pytest.raises(CutawayError, match=r"train\.lr: 0\.01 -> 0\.02"):
-        trainer(folder, fingerprint=now).resume(folder.at(1))
-    free = {"train": {"lr": 0.01, "steps": 9}, "model": {"d_model": 16}}
-    again = trainer(folder, fingerprint=free)
-    again.resume(folder.at(1))
-    assert again.position.step == 1
 
 
 def test_other_data_are_named_on_resume(folder: RunFolder) -> None:

@@ -15,18 +15,20 @@ from torch import Tensor
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batches.batch import Batch
-from cutaway.train.average import Average
-from cutaway.train.device import give_back_memory
-from cutaway.train.evaluate import Scores, to_device
+from cutaway.train.machine import (
+    RandomState,
+    draw_seed,
+    give_back_memory,
+    random_state,
+    restore_random_state,
+)
 from cutaway.train.objective import Objective
-from cutaway.train.optimizer import Optimizer
-from cutaway.train.position import Limits, Position
+from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress
-from cutaway.train.randomness import RandomState, draw_seed, random_state, restore_random_state
-from cutaway.train.recipe import refuse_changes
-from cutaway.train.schedule import Schedule
-from cutaway.train.state import RunFolder, read_state
-from cutaway.words import Phrase, say, told
+from cutaway.train.recipe import Limits, Schedule
+from cutaway.train.state import Position, RunFolder, read_state
+from cutaway.train.validation import Scores, to_device
+from cutaway.words import Phrase, Text, say
 
 
 class Batches(Protocol):
@@ -111,9 +113,7 @@ class Trainer:
     def _finished(self) -> bool:
         at, patience = self.position, self.limits.patience
         if patience is not None and at.stale >= patience:
-            self.progress.tell(
-                told("early stop: no better validation loss in {stale} validations", stale=at.stale)
-            )
+            self.progress.tell(say("early stop: validations without a better loss: {count}", count=at.stale))
             return True
         return self.limits.reached(at.step, at.tokens, at.seconds)
 
@@ -144,7 +144,9 @@ class Trainer:
             return False
         at.step += 1
         tokens = sum(counts)
-        factor = self.schedule.at(at.step, self.limits.total(at.step, at.tokens + tokens, at.seconds or 1e-9))
+        factor = self.schedule.rate(
+            at.step, self.limits.total(at.step, at.tokens + tokens, at.seconds or 1e-9)
+        )
         entry: dict[str, object] = {"step": at.step, "tokens": tokens, "lr": self.optimizer.lr * factor}
         skipped: Phrase | None = None
         if tokens == 0:
@@ -172,9 +174,15 @@ class Trainer:
         if at.bad_in_a_row >= self.limits.max_bad_steps:
             saved = self.save()
             raise TrainingStopped(
-                f"stopped at step {at.step}: loss or gradient was not finite in {at.bad_in_a_row} steps in a row"
-                f" (samples of the last: {_some(index)}); no such step reached the weights, which are whole in"
-                f" {saved}. A lower train.lr or a longer train.warmup may help"
+                say(
+                    "stopped at step {step}: loss or gradient was not finite in {count} steps in a row (samples of "
+                    "the last: {samples}); no such step reached the weights, which are whole in {path}. A lower "
+                    "train.lr or a longer train.warmup may help",
+                    step=at.step,
+                    count=at.bad_in_a_row,
+                    samples=_some(index),
+                    path=saved,
+                )
             )
         return True
 
@@ -213,8 +221,13 @@ class Trainer:
         at.validated = at.step
         if not math.isfinite(scores.loss):
             raise TrainingStopped(
-                f"step {at.step}: the validation loss is {scores.loss}; nothing is exported. Earlier checkpoints lie "
-                f"in {self.folder.path}; a smaller train.lr, or other values in [model], may help"
+                say(
+                    "step {step}: the validation loss is {loss}; nothing is exported. Earlier checkpoints lie in "
+                    "{path}; a smaller train.lr, or other values in [model], may help",
+                    step=at.step,
+                    loss=scores.loss,
+                    path=self.folder.path,
+                )
             )
         better = at.best_loss is None or scores.loss < at.best_loss
         at.stale = 0 if better else at.stale + 1
@@ -258,14 +271,12 @@ class Trainer:
     def resume(self, path: Path) -> None:
         """Continue from the checkpoint at `path`, bit for bit as if it had never stopped.
 
-        Raises CutawayError when its recipe differs from this one, naming the fields.
+        Raises CutawayError for a state of another version, of other data, or of a model with other parameters.
         """
         tensors, values = read_state(path)
-        recipe = values.get("recipe")
         position, batches, python = values.get("position"), values.get("batches"), values.get("python_random")
-        if not (isinstance(recipe, dict) and isinstance(position, dict) and isinstance(batches, dict)):
+        if not (isinstance(position, dict) and isinstance(batches, dict)):
             raise CutawayError("{path}: not a training state of this version", path=path / "training.json")
-        refuse_changes(recipe, self.fingerprint, self.folder.path)
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "average": {}, "random": {}}
         for key, value in tensors.items():
             part, _, name = key.partition("/")
@@ -282,17 +293,16 @@ class Trainer:
         self._saved_step = self.position.step
         self.progress.rewind(self.position.step)
         if values.get("threads") != torch.get_num_threads():
-            before, now = values.get("threads"), torch.get_num_threads()
             self.progress.tell(
-                told(
-                    "the checkpoint was made with {before} threads, this run has {now}: sums may differ in "
-                    "their last bit",
-                    before=before,
-                    now=now,
+                say(
+                    "the checkpoint was made with {before} threads, this run has {now}: sums may differ in their "
+                    "last bit",
+                    before=values.get("threads"),
+                    now=torch.get_num_threads(),
                 )
             )
 
 
-def _some(index: list[int]) -> str:
+def _some(index: list[int]) -> Text:
     shown = ", ".join(map(str, index[:20]))
-    return f"{shown} and {len(index) - 20} more" if len(index) > 20 else shown
+    return say("{shown} and {more} more", shown=shown, more=len(index) - 20) if len(index) > 20 else shown
