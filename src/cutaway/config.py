@@ -149,10 +149,11 @@ def _parse(
     for name, field in known.items():
         if field.default is MISSING and field.default_factory is MISSING and name not in arguments:
             raise CutawayError("{where}: key {key!r} is missing", where=where, key=f"{prefix}{name}")
-    return _located(f"{where}: {inside}" if inside else where, cls, **arguments)
+    place = say("{where}: {inside}", where=where, inside=inside) if inside else where
+    return _located(place, cls, **arguments)
 
 
-def _located(where: str, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
+def _located(where: Text, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
     """The result of a call, whose errors are told with the place that they are about."""
     try:
         return call(*positional, **named)

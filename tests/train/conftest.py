@@ -20,6 +20,7 @@ from cutaway.train.progress import Progress
 from cutaway.train.recipe import AverageName, Limits, OptimizerName, Schedule
 from cutaway.train.state import RunFolder
 from cutaway.train.validation import Scores
+from cutaway.words import Text
 
 TextBatches = PairBatches | DocumentBatches | MaskedBatches
 FAMILIES = ["encoder-decoder", "decoder-only", "encoder-only"]
@@ -103,6 +104,11 @@ def trainer(
         fingerprint=fingerprint,
         interrupted=interrupted,
     )
+
+
+def never(text: Text) -> None:
+    """For `tell`, where nothing is to be told."""
+    pytest.fail(str(text))
 
 
 @pytest.fixture

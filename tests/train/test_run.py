@@ -132,7 +132,7 @@ def test_weights_can_come_from_another_run(place: Path, capsys: pytest.CaptureFi
     warm = checkpoint.load(place / "warm" / "model").model
     for name, p in checkpoint.load(start).model.named_parameters():
         torch.testing.assert_close(warm.get_parameter(name), p, atol=1e-7, rtol=0)
-    with pytest.raises(CutawayError, match=r"train\.init .* is \(\d+, 16\) there, here"):
+    with pytest.raises(CutawayError, match=r"train\.init .* is \(\d+, 16\) there, \(\d+, 32\) here"):
         run(recipe, *few, f"init={start}", "model.d_model=32", f"run.folder={place}/wide")
 
 

@@ -424,7 +424,7 @@ def parse_recipe(values: Mapping[str, object], where: str) -> Recipe:
     """A recipe from plain values. Raises CutawayError naming `where`, key and what was expected."""
     model = values.get("model")
     if isinstance(model, Mapping) and "preset" in model:
-        values = {**values, "model": {**preset_values(model["preset"], f"{where}: model"), **model}}
+        values = {**values, "model": {**preset_values(model["preset"], where), **model}}
     return parse(Recipe, values, where)
 
 
