@@ -43,7 +43,8 @@ def prepare(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
     """
     paths = [Path(recipe.data.folder) / source.path for source in recipe.data.all_sources]
     paths += [Path(recipe.data.folder) / source.other for source in recipe.data.all_sources if source.other]
-    for path in paths:  # every file can be read, before the first is read to its end
+    # every file can be opened, before the first is read to its end
+    for path in paths:
         next(iter(raw_lines(path)), None)
     tokenizer = _known_tokenizer(recipe.tokenizer, folder)
     if recipe.train.objective == "seq2seq":
@@ -104,7 +105,7 @@ def _learn_tokenizer(
     return tokenizer
 
 
-def _told(path: Path, report: Report, tell: Tell) -> None:
+def _tell_report(path: Path, report: Report, tell: Tell) -> None:
     """Tell what was met while the file at `path` was read."""
     tell(say("{path}: {report}", path=path, report=report.told()))
 
@@ -125,9 +126,6 @@ def _all_held(wanted: int, count: int) -> CutawayError:
         wanted=wanted,
         count=count,
     )
-
-
-# --- pairs, for an encoder-decoder ---
 
 
 def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: Tell) -> Prepared:
@@ -219,7 +217,7 @@ def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Te
         rows = read_jsonl(path, (source, target), part.errors, report)
         found = (Pair(one, two, "", line) for line, (one, two) in enumerate(rows, 1))
     pairs = [replace(pair, domain=part.domain) if part.domain is not None else pair for pair in found]
-    _told(path, report, tell)
+    _tell_report(path, report, tell)
     return pairs[_stretch(part, len(pairs))]
 
 
@@ -276,9 +274,6 @@ def _weighted(texts: list[tuple[float, str, str]]) -> list[str]:
             owed[weight] -= 1
             found += (one, two)
     return found
-
-
-# --- running text, for a language model ---
 
 
 def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: Tell) -> Prepared:
@@ -358,7 +353,7 @@ def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
                     count=len(bodies) - len(texts),
                 )
             )
-    _told(path, report, tell)
+    _tell_report(path, report, tell)
     if source.format == "text" and source.split == "file":
         return [text[_stretch(source, len(text))] for text in texts]
     return texts[_stretch(source, len(texts))]
