@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cutaway.decode.sampling import Sampling
     from cutaway.decode.translate import Translation, Translator
     from cutaway.errors import CutawayError
-    from cutaway.inspection.structure.anatomy import Anatomy, anatomy
+    from cutaway.inspection.questions.anatomy import Anatomy, anatomy
     from cutaway.models.build import build
     from cutaway.tap import TAPS, Trace
     from cutaway.text.tokenizer import Encoding, Tokenizer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "Anatomy": "cutaway.inspection.structure.anatomy",
+    "Anatomy": "cutaway.inspection.questions.anatomy",
     "Conversation": "cutaway.decode.chat",
     "CutawayError": "cutaway.errors",
     "Embeddings": "cutaway.decode.embed",
@@ -42,7 +42,7 @@ _HOME = {
     "Trace": "cutaway.tap",
     "Translation": "cutaway.decode.translate",
     "Translator": "cutaway.decode.translate",
-    "anatomy": "cutaway.inspection.structure.anatomy",
+    "anatomy": "cutaway.inspection.questions.anatomy",
     "beam_search": "cutaway.decode.beam",
     "build": "cutaway.models.build",
     "bundled": "cutaway.zoo",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.arguments import EmbedderName, OneText
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
@@ -28,7 +28,7 @@ _FORMATS = (".npy", ".safetensors", ".jsonl")
 _VALUES, _CHARACTERS, _NOTES = 3, 60, 10  # how much is printed of a vector, of a text, and of the notes
 
 
-@in_chinese("把每段文字变成一个向量；意思相近的文字，向量的方向也相近。")
+@described(say("Turn each text into one vector; texts about the same have vectors that point the same way."))
 def embed(
     text: OneText = None,
     model: EmbedderName = None,
@@ -52,7 +52,6 @@ def embed(
         ),
     ] = False,
 ) -> None:
-    """Turn each text into one vector; texts about the same have vectors that point the same way."""
     if output is not None:
         _check(output, as_json)
     texts = texts_from(text, file)

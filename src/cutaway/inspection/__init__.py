@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from cutaway.inspection.geometry.token_map import token_map
     from cutaway.inspection.geometry.vectors import neighbours, table_of
     from cutaway.inspection.layers.firing import firing
-    from cutaway.inspection.layers.lens import lens
     from cutaway.inspection.layers.memory import memory
     from cutaway.inspection.layers.routing import routing
     from cutaway.inspection.matrices.low_rank import low_rank
     from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
     from cutaway.inspection.matrices.spectrum import directions, spectrum
-    from cutaway.inspection.runs.overview import overview
-    from cutaway.inspection.runs.run import Run, run
-    from cutaway.inspection.structure.anatomy import anatomy
-    from cutaway.inspection.structure.tap_names import tap_names
+    from cutaway.inspection.questions.anatomy import anatomy
+    from cutaway.inspection.questions.lens import lens
+    from cutaway.inspection.questions.overview import overview
+    from cutaway.inspection.runs import Run, run
+    from cutaway.inspection.wiring import tap_names
 
 _HOME = {
     "Arithmetic": "cutaway.inspection.arithmetic.explain",
@@ -52,7 +52,7 @@ _HOME = {
     "align": "cutaway.inspection.alignment.hypotheses",
     "alignment_error": "cutaway.inspection.alignment.error_rate",
     "analogy": "cutaway.inspection.geometry.analogy",
-    "anatomy": "cutaway.inspection.structure.anatomy",
+    "anatomy": "cutaway.inspection.questions.anatomy",
     "attribute_logit": "cutaway.inspection.attribution.direct_logit",
     "attribute_similarity": "cutaway.inspection.attribution.similarity",
     "compare": "cutaway.inspection.changes.comparison",
@@ -72,7 +72,7 @@ _HOME = {
     "low_rank": "cutaway.inspection.matrices.low_rank",
     "memory": "cutaway.inspection.layers.memory",
     "neighbours": "cutaway.inspection.geometry.vectors",
-    "overview": "cutaway.inspection.runs.overview",
+    "overview": "cutaway.inspection.questions.overview",
     "parameter_matrix": "cutaway.inspection.matrices.matrix",
     "patterns": "cutaway.inspection.attention.patterns",
     "pca": "cutaway.inspection.geometry.projection",

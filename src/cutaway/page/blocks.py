@@ -1,7 +1,7 @@
 """What a page is made of. A block holds what is shown and no word about how."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from cutaway.words import Text
@@ -177,16 +177,32 @@ Block = Heading | Remark | Line | Prose | Code | Table | Bars | Matrix | Atlas |
 
 
 @dataclass(frozen=True)
+class Caption:
+    """What a page came from: the model, its text, what it wrote, and how to ask again."""
+
+    model: str | None = None
+    text: str | None = None
+    output: str | None = None
+    command: str | None = None
+    python: str | None = None
+    date: str | None = None
+
+
+@dataclass(frozen=True)
 class Page:
     """A title, and what stands under it in order."""
 
     title: Text
     blocks: tuple[Block, ...]
+    caption: Caption | None = None
+
+    def captioned(self, caption: Caption) -> "Page":
+        return replace(self, caption=caption)
 
     def then(self, *others: "Page") -> "Page":
         """This page with others under it, their titles as headings."""
         added = [block for other in others for block in (Heading(other.title), *other.blocks)]
-        return Page(self.title, (*self.blocks, *added))
+        return Page(self.title, (*self.blocks, *added), self.caption)
 
 
 def page(title: Text, blocks: Iterable[Block | None]) -> Page:

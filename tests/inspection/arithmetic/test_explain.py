@@ -20,8 +20,8 @@ from cutaway.decode.score import score_continuations, score_targets
 from cutaway.decode.translate import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.explain import Arithmetic, Explanation, explain
-from cutaway.inspection.runs.run import Run, Tokens, run
-from cutaway.inspection.structure.tap_names import tap_names
+from cutaway.inspection.runs import Run, Tokens, run
+from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.page.locale import said

@@ -11,7 +11,7 @@ from cutaway.inspection.changes.attention_schema import HeadOff, SetAttention
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.reading import read_changes, write_change
 from cutaway.inspection.changes.schema import OPS, SetExperts
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 
 RunOf = Callable[..., Run]
 EXAMPLES = [

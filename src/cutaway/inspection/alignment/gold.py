@@ -16,8 +16,7 @@ from cutaway.inspection.alignment.source_effect import source_effect
 from cutaway.inspection.alignment.words import split_words, word_pieces, word_weights
 from cutaway.inspection.attention.patterns import patterns
 from cutaway.inspection.pages.gold import gold_page
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.selection import tokenizer_of
+from cutaway.inspection.runs import Run, tokenizer_of
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 

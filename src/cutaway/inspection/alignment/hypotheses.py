@@ -16,7 +16,7 @@ from cutaway.decode.translate import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import chosen, patterns, place
 from cutaway.inspection.pages.alignment import alignment_page
-from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs import Run, Tokens
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 

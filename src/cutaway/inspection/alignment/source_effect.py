@@ -12,7 +12,7 @@ from cutaway.decode.score import score
 from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import chosen
 from cutaway.inspection.pages.alignment import agreement_page, source_effect_page
-from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs import Run, Tokens
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cutaway.inspection.attention.patterns import place
 from cutaway.inspection.pages.attention import head_scores_page
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.wiring import Side
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.pages.attention import patterns_page
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, sides, stack_of
+from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.wiring import Side, places, sides, stack_of
 from cutaway.nn.attention import Attention
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
@@ -81,7 +81,7 @@ def place(
     side = sides(run.model)[-1] if side is None else side
     layers_there = stack_of(run.model, side).layers
     numbers = chosen("layer", _from_start(layers, len(layers_there)), range(len(layers_there)))
-    modules = [(attention_path(side, i), attention_of(block_of(run.model, side, i), side)) for i in numbers]
+    modules = [(each.attention_path, each.attention) for each in places(run.model, side, numbers)]
     queries = run.source if side == "encoder" else run.target
     keys = run.target if side == "decoder" else run.source
     assert queries is not None and keys is not None

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cutaway.inspection.attention.patterns import only, place
 from cutaway.inspection.pages.attention import value_weights_page
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.wiring import Side
 from cutaway.nn.attention import Attention
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn

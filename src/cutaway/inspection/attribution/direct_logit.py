@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from cutaway.inspection.attribution.frozen_path import FrozenPath, Step, Write, embedded, frozen_path
+from cutaway.inspection.outcome import written_token
 from cutaway.inspection.pages.direct_logit import logit_page
-from cutaway.inspection.runs.forced import written_token
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.selection import piece_of, place, token_id
-from cutaway.inspection.runs.stacks import stack_named
+from cutaway.inspection.runs import Run, piece_of, position_in, stack_named, token_id
 from cutaway.nn.attention import Attention
 from cutaway.nn.moe import MoE
 from cutaway.page.blocks import Page
@@ -78,7 +76,7 @@ def attribute_logit(
     gap the one that the model puts there.
     Raises CutawayError for a model without output head, a position out of range, or a token that is not one.
     """
-    where = place(stack_named(run, None).tokens, position)
+    where = position_in(stack_named(run, None).tokens, position)
     chosen = None if token is None else token_id(run, token)
     other = None if against is None else token_id(run, against)
     path = frozen_path(run, where, _watched(run, where))

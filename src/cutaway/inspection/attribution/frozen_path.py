@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.stacks import ReadingStack, output_head, stack_named
+from cutaway.inspection.runs import ReadingStack, Run, stack_named
+from cutaway.inspection.wiring import output_head
 from cutaway.nn.head import Head, MaskedHead
 from cutaway.nn.norm import PostNorm, PreNorm, RMSNorm1P, SandwichNorm
 from cutaway.tap import Edit, Trace
@@ -95,7 +95,7 @@ def frozen_path(run: Run, position: int, watch: Mapping[str, Edit] | None = None
     `watch` are further taps with their reducers, found in the path's `trace` afterwards. Raises CutawayError for a
     model without output head.
     """
-    side, head = stack_named(run, None), output_head(run)
+    side, head = stack_named(run, None), output_head(run.model)
 
     def here(x: Tensor) -> Tensor:
         return x[:, position].clone()  # (1, D); a view would keep all positions

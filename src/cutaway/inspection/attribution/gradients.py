@@ -10,11 +10,19 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.outcome import written_token
 from cutaway.inspection.pages.input_attribution import input_attribution_page
-from cutaway.inspection.runs.forced import written_token
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.selection import piece_of, place, token_id
-from cutaway.inspection.runs.stacks import ReadingStack, output_head, stack_named, stacks
+from cutaway.inspection.runs import (
+    ReadingStack,
+    Run,
+    Tokens,
+    piece_of,
+    position_in,
+    stack_named,
+    stacks,
+    token_id,
+)
+from cutaway.inspection.wiring import output_head
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Trace
@@ -98,9 +106,9 @@ class Asked:
                 hint=nearest(quantity, get_args(Quantity)),
                 get_args=" or ".join(get_args(Quantity)),
             )
-        output_head(run)
+        output_head(run.model)
         side = stack_named(run, None)
-        where = place(side.tokens, position)
+        where = position_in(side.tokens, position)
         chosen = written_token(run, run.forward()[0][where], where) if token is None else token_id(run, token)
         return cls(run, side, where, chosen, quantity)
 

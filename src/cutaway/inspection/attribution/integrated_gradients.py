@@ -12,8 +12,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.attribution.gradients import Asked, InputAttribution, Quantity
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.selection import piece_of, token_id
+from cutaway.inspection.runs import Run, piece_of, token_id
 from cutaway.words import say
 
 MOST_POINTS = 1200

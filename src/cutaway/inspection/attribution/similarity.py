@@ -12,7 +12,7 @@ from cutaway.decode.embed import embed
 from cutaway.decode.sentence_settings import Pooling, read_settings
 from cutaway.errors import CutawayError
 from cutaway.inspection.pages.similarity import similarity_page
-from cutaway.inspection.runs.run import Tokens
+from cutaway.inspection.runs import Tokens
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn

@@ -11,17 +11,10 @@ from torch.nn.functional import cosine_similarity
 
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.geometry.projection import Projection, pca
-from cutaway.inspection.geometry.vectors import (
-    Measure,
-    Neighbour,
-    TableName,
-    nearest_rows,
-    table_of,
-)
+from cutaway.inspection.geometry.vectors import Measure, Neighbour, TableName, nearest_rows, table_of
 from cutaway.inspection.pages.context_drift import context_drift_page
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.selection import tokenizer_of
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.runs import Run, Tokens, tokenizer_of
+from cutaway.inspection.wiring import Side
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.stack import Stack
 from cutaway.page.blocks import Page

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.attention import heads_of
-from cutaway.inspection.pages.words import PROBABILITY, SOURCE, TARGET, TOKEN, WEIGHT, left, right
+from cutaway.inspection.terms import PROBABILITY, SOURCE, TARGET, TOKEN, WEIGHT, left, right
 from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Remark, Table, page
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate

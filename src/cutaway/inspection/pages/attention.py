@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cutaway.inspection.pages.words import ATTENTIONS, HEAD, KEY, QUERY, TOKEN, WEIGHT, left, right
+from cutaway.inspection.terms import ATTENTIONS, HEAD, KEY, QUERY, TOKEN, WEIGHT, left, right
 from cutaway.page.blocks import Atlas, Block, Matrix, Page, Remark, Scale, Table, page
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cutaway.inspection.attention.patterns import Patterns
     from cutaway.inspection.attention.rollout import Rollout
     from cutaway.inspection.attention.value_weights import ValueWeights
-    from cutaway.inspection.runs.run import Tokens
+    from cutaway.inspection.runs import Tokens
 
 # A measure's field, its column, and what it measures.
 MEASURES = (

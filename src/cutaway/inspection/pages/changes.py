@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutaway.inspection.pages.words import (
-    ATTENTIONS,
-    HEAD,
-    LAYER,
-    NATS,
-    PROBABILITY,
-    SIDES,
-    TOKEN,
-    left,
-    right,
-)
+from cutaway.inspection.terms import ATTENTIONS, HEAD, LAYER, NATS, PROBABILITY, SIDES, TOKEN, left, right
 from cutaway.page.blocks import (
     Atlas,
     Bar,

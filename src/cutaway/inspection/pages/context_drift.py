@@ -8,7 +8,7 @@ import numpy as np
 
 from cutaway.inspection.pages.geometry import COSINE, table_name
 from cutaway.inspection.pages.projection import measures, plot_of
-from cutaway.inspection.pages.words import SIDES, left, right
+from cutaway.inspection.terms import SIDES, left, right
 from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Remark, Table, Tinted, page
 from cutaway.text.display import truncate
 from cutaway.words import Phrase, Text, say

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cutaway.inspection.pages.words import left, right
+from cutaway.inspection.terms import left, right
 from cutaway.page.blocks import Bar, Column, Heading, Page, Point, Points, Prose, Remark, Table, page
 from cutaway.page.numbers import number
 from cutaway.words import Phrase, Text, say

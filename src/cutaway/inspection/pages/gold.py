@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutaway.inspection.pages.words import HEAD, LAYER, left, right
+from cutaway.inspection.terms import HEAD, LAYER, left, right
 from cutaway.page.blocks import Line, Matrix, Page, Remark, Table, page
 from cutaway.words import Text, say
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cutaway.inspection.pages.words import SOURCE, TARGET, TOKEN, left, right
+from cutaway.inspection.terms import SOURCE, TARGET, TOKEN, left, right
 from cutaway.page.blocks import Block, Heading, Page, Prose, Remark, Shaded, Table, page
 from cutaway.page.numbers import nats, number
 from cutaway.words import Phrase, Text, say

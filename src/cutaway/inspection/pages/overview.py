@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.changes import POOLINGS, effect_atlas, ranking
 from cutaway.inspection.pages.explanation import line_map
-from cutaway.inspection.pages.words import PROBABILITY, SOURCE
+from cutaway.inspection.terms import PROBABILITY, SOURCE
 from cutaway.page.blocks import Block, Code, Heading, Line, Page, Prose, Remark, Tinted, page
 from cutaway.page.numbers import number, share
 from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
-    from cutaway.inspection.runs.overview import Expected, Overview, Vector
+    from cutaway.inspection.questions.overview import Expected, Overview, Vector
 
 TOKENS = say("tokens")
 SHOWN = 4  # numbers of a vector

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.geometry import PIECE, table_name
-from cutaway.inspection.pages.words import left
+from cutaway.inspection.terms import left
 from cutaway.page.blocks import Line, Page, Point, Points, Remark, Table, page
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cutaway.inspection.pages.words import left, right
+from cutaway.inspection.terms import left, right
 from cutaway.page.blocks import Matrix, Page, Prose, Remark, Shaded, Table, page
 from cutaway.words import say
 

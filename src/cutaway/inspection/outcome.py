@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cutaway.decode.fill import never_filling
 from cutaway.decode.parts import mask_id_of, unwanted_ids
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
@@ -107,3 +107,10 @@ def log_probs_of(model: Model, hidden: Tensor, forced: Forced) -> Tensor:
         chosen = logits.gather(1, ids[chunk, None])[:, 0]
         found.append(chosen - logits.logsumexp(dim=-1))
     return torch.cat(found).view(len(hidden), -1)
+
+
+def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """KL(p ‖ q) = Σ_v p_v (log p_v - log q_v), in nats (Kullback & Leibler 1951): natural logarithms of probabilities
+    (…, V) -> (…). A token without probability under p adds nothing; one that only q cannot say makes it infinite."""
+    p = log_p.exp()
+    return torch.where(p > 0, p * (log_p - log_q), 0.0).sum(dim=-1)

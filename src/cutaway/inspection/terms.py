@@ -4,6 +4,7 @@ from cutaway.page.blocks import Column
 from cutaway.words import Phrase, say
 
 TOKEN = say("token")
+TOKENS = say("tokens")
 SOURCE = say("source")
 TARGET = say("target")
 QUERY = say("query")

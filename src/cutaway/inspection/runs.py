@@ -1,7 +1,8 @@
 """One text on its way through one model: what every question of this package is asked of."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,16 +13,26 @@ from cutaway.decode.fill import encode_with_gaps
 from cutaway.decode.languages import Language
 from cutaway.decode.parts import mask_id_of, tokenizer_for
 from cutaway.decode.translate import Translator
-from cutaway.errors import CutawayError, brief
-from cutaway.inspection.pages.run import run_page
-from cutaway.inspection.runs.sentence import sentence_ids
+from cutaway.errors import CutawayError, brief, nearest
+from cutaway.inspection.options import Option
+from cutaway.inspection.sentences import sentence_ids
+from cutaway.inspection.terms import FAMILIES, SOURCE, TOKENS
+from cutaway.inspection.wiring import Side, embedding_of, output_stack, sides, stack_of
 from cutaway.models.build import Model
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.nn.block import Block
+from cutaway.nn.embedding import Embedding
 from cutaway.nn.head import Head
-from cutaway.page.blocks import Page
+from cutaway.nn.stack import Stack
+from cutaway.page.blocks import Line, Page, Prose, Remark, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit, Trace
+from cutaway.text.named_token import find_token, piece_label
+from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import listed, say
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,8 +61,33 @@ class Run(Drawn):
     target: Tokens | None
     outcome: Tokens
 
+    _kept: dict[Callable[..., object], object] = field(default_factory=dict, repr=False, compare=False)
+
     def page(self) -> Page:
-        return run_page(self)
+        read = self.target if self.source is None else self.source
+        written = self.source is not None and self.target is not None
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        family = FAMILIES[self.model.config.family]
+        return page(
+            say("A text on its way through {name}", name=self.loaded.name),
+            [
+                Line(SOURCE if written else TOKENS, [] if read is None else read.pieces),
+                Line(say("writes"), self.outcome.pieces) if written else None,
+                Prose(say("model"), say("{family}, {n:,} parameters", family=family, n=parameters)),
+                Remark(
+                    say(
+                        "Ask it any question of cutaway.inspection: overview(run), lens(run), explain(run, name, index)"
+                    )
+                ),
+            ],
+        )
+
+    def kept(self, kind: Callable[["Run"], T]) -> T:
+        """What `kind(run)` makes of this run, made once and kept as long as the run is; after a change of the model's
+        parameters make another Run."""
+        if kind not in self._kept:
+            self._kept[kind] = kind(self)
+        return cast(T, self._kept[kind])
 
     @property
     def model(self) -> Model:
@@ -119,18 +155,26 @@ class Run(Drawn):
 
 def run(
     loaded: Loaded,
-    text: str,
+    text: Annotated[str, Option(say("The text."), positional=True)],
     *,
-    target: str | None = None,
-    to: Language | None = None,
-    beam: int = 4,
-    max_new_tokens: int = 0,
+    target: Annotated[
+        str | None, Option(say("A translation to look at in the place of the model's own."))
+    ] = None,
+    to: Annotated[
+        Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
+    ] = None,
+    beam: Annotated[int, Option(say("Width of the search for the translation."), at_least=1)] = 4,
+    max_new_tokens: Annotated[
+        int | None,
+        Option(say("Tokens that a decoder-only model writes after the text, one unless given."), at_least=0),
+    ] = None,
 ) -> Run:
     """Make a text ready for a forward pass that can be looked into.
 
     An encoder-decoder reads `text` as its source and writes beside it `target`, or where that is None its own
-    translation by a search of width `beam`. A decoder-only model reads the text, and where `max_new_tokens` is given
-    what it goes on to write greedily; after a text of one token it writes at least one, so that there is a prediction.
+    translation by a search of width `beam`. A decoder-only model reads the text and what it goes on to write greedily,
+    `max_new_tokens` of it; None: one, so that all of the text is read. After a text of one token it writes at least
+    one, so that there is a prediction.
     An encoder-only model reads the text between its control tokens, `[MASK]` where a word is hidden. A model without
     output head reads what `cutaway.embed` reads of the text, and is never cut.
     Raises CutawayError for a text that is empty, too long, or not of this model's kind.
@@ -158,7 +202,7 @@ def run(
         return Run(loaded, tokens, None, tokens)
     if isinstance(loaded.model, DecoderOnly):
         ids = list(prepare_prompt(loaded, text).ids)
-        wanted = max(max_new_tokens, 1) if len(ids) < 2 else max_new_tokens
+        wanted = 1 if max_new_tokens is None else max(max_new_tokens, int(len(ids) < 2))
         if wanted:
             ids += continue_text(loaded, [text], max_new_tokens=wanted)[0].best.ids
         return Run(loaded, None, _tokens(loaded, ids[:-1]), _tokens(loaded, ids[1:]))
@@ -201,3 +245,88 @@ def _with_gaps(loaded: Loaded, text: str) -> Run:
 def _tokens(loaded: Loaded, ids: list[int]) -> Tokens:
     tokenizer = loaded.require_tokenizer()
     return Tokens(ids, [tokenizer.readable(id) for id in ids])
+
+
+# The stacks of a run, with the tokens that they read.
+
+
+@dataclass(frozen=True)
+class ReadingStack:
+    """A stack, its name in the model (`encoder` or `decoder`), the embedding before it with its own name, and the
+    tokens it reads."""
+
+    name: Side
+    stack: Stack
+    embedding_name: str
+    embedding: Embedding
+    tokens: Tokens
+
+    def block(self, layer: int) -> Block:
+        block = self.stack.layers[layer]
+        assert isinstance(block, Block)
+        return block
+
+
+def stacks(run: Run) -> dict[str, ReadingStack]:
+    """Every stack by its name, in data-flow order."""
+    found: dict[str, ReadingStack] = {}
+    for side in sides(run.model):
+        if side != "cross":
+            tokens = run.source if side == "encoder" else run.target
+            assert tokens is not None
+            found[side] = ReadingStack(
+                side, stack_of(run.model, side), *embedding_of(run.model, side), tokens
+            )
+    return found
+
+
+def stack_named(run: Run, name: str | None) -> ReadingStack:
+    """The stack called `name`; None: the output stack. CutawayError for one that this model lacks."""
+    found = stacks(run)
+    if name is None:
+        return found[output_stack(run.model)]
+    if name not in found:
+        raise CutawayError(
+            "this {family} model has no stack {name!r}{hint}, expected {known}",
+            family=run.model.config.family,
+            name=name,
+            hint=nearest(name, found),
+            known=listed(found, say(" or ")),
+        )
+    return found[name]
+
+
+# What a reader points at: a token of the vocabulary, a position in the text. Checked before anything is run.
+
+
+def token_id(run: Run, token: int | str, side: Side = "decoder") -> int:
+    """The id of a token given by its id, as a word, or by its piece (see `text`'s `find_token`).
+
+    In an encoder-decoder a text is cut as those of `side` are: a pair may have two tokenizers with the same ids.
+    Raises CutawayError for an id that the model lacks, and for a text of several tokens, naming them.
+    """
+    tokenizers = [tokenizer_of(run, side)] if isinstance(token, str) else ()
+    return find_token(token, run.model.config.vocab_size, tokenizers)
+
+
+def tokenizer_of(run: Run, side: Side) -> Tokenizer:
+    """What cuts the texts of a side into tokens. CutawayError for a model without a tokenizer."""
+    tokenizer = run.loaded.require_tokenizer()
+    return tokenizer if side == "encoder" else tokenizer.target
+
+
+def piece_of(run: Run, id: int) -> str:
+    """The piece of an id as a reader sees it; `⟨32001⟩` for a row of the output matrix that no piece belongs to."""
+    return piece_label(id, run.loaded.tokenizer)
+
+
+def position_in(tokens: Tokens, position: int) -> int:
+    """A position in the text from 0, where -1 means the last. CutawayError when there is none such."""
+    if not -len(tokens) <= position < len(tokens):
+        raise CutawayError(
+            "position {position} is not in the text, which has {n} tokens: expected 0 to {last}, or -1 for the last",
+            position=position,
+            n=len(tokens),
+            last=len(tokens) - 1,
+        )
+    return position % len(tokens)

@@ -15,7 +15,7 @@ from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
 from cutaway.inspection.structure.operations import Operations, operations
 from cutaway.inspection.structure.parts import Part, parts
-from cutaway.inspection.structure.tap_names import tap_names
+from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import skeleton
 from cutaway.text.tokenizer import Tokenizer
 

@@ -11,11 +11,11 @@ from torch import Tensor
 from cutaway.decode.sentence_settings import Pooling
 from cutaway.inspection.changes.sweep import HeadEffect, HeadSweep, sweep
 from cutaway.inspection.layers.memory import Word
+from cutaway.inspection.outcome import forced_tokens, masked_positions
 from cutaway.inspection.pages.overview import overview_page
-from cutaway.inspection.runs.forced import forced_tokens, masked_positions
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.selection import at_least_one, piece_of
-from cutaway.inspection.runs.sentence import sentence_settings, sentence_vectors
+from cutaway.inspection.runs import Run, Tokens, piece_of
+from cutaway.inspection.sentences import sentence_settings, sentence_vectors
+from cutaway.inspection.wiring import at_least_one
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head

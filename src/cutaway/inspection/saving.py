@@ -1,18 +1,19 @@
-"""The result of a sub-view as plain values for JSON, and as arrays for a file."""
+"""A result as arrays, and those in a file: safetensors, npz or csv."""
 
 import csv
 import dataclasses
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from safetensors.torch import save as to_bytes
+from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
-from cutaway.words import Locale, Phrase, said
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from cutaway.inspection.answers import fields_of
+from cutaway.words import Phrase, said
 
 Texts = str | Sequence[object]  # one text, or lists of texts as rectangular as a tensor
 ENDINGS = (".safetensors", ".npz", ".csv")
@@ -37,53 +38,9 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
         )
 
 
-def plain(value: object, locale: Locale = "en") -> object:
-    """Dataclasses as objects, tensors as rows, tuples as lists, sets in order; numbers that are not finite as null; a
-    text that is there in two languages in the reader's. A model that a result refers to is left out."""
-    from torch import Tensor
-
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case Phrase():
-            return said(value, locale)
-        case float():
-            return value if math.isfinite(value) else None
-        case Tensor():
-            return plain(value.tolist(), locale)
-        case slice():
-            return f"{'' if value.start is None else value.start}:{'' if value.stop is None else value.stop}"
-        case Mapping():
-            return {str(key): plain(each, locale) for key, each in value.items()}
-        case frozenset():
-            return plain(sorted(value), locale)
-        case list() | tuple():
-            return [plain(each, locale) for each in value]
-    return {name: plain(each, locale) for name, each in _fields(value)}
-
-
-def _fields(value: object) -> Iterator[tuple[str, object]]:
-    """The fields of a dataclass that are data."""
-    from cutaway.checkpoint.folder import Loaded
-    from cutaway.inspection.changes.reading import write_change
-    from cutaway.inspection.changes.schema import KINDS
-
-    assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is no plain value"
-    if isinstance(value, KINDS):  # a change, as it is written in a list of changes
-        yield from write_change(value).items()
-        return
-    for field in dataclasses.fields(value):
-        each = getattr(value, field.name)
-        if not field.name.startswith("_") and not isinstance(each, Loaded):
-            yield field.name, each
-
-
-def arrays(value: object, name: str = "", locale: Locale = "en") -> "Iterator[tuple[str, Tensor | Texts]]":
+def arrays(value: object, name: str = "") -> Iterator[tuple[str, Tensor | Texts]]:
     """Every tensor, number, text and list of such in a result, by its path (`effects.enc`); what several records of
     one kind have in common becomes one array (`items.value`) where its shape allows."""
-    import torch
-    from torch import Tensor
-
     match value:
         case Tensor():
             yield name, value.detach().cpu()
@@ -92,27 +49,24 @@ def arrays(value: object, name: str = "", locale: Locale = "en") -> "Iterator[tu
         case str():
             yield name, str(value)
         case Phrase():
-            yield name, said(value, locale)
+            yield name, said(value)
         case Mapping():
             for key, each in value.items():
-                yield from arrays(each, _under(name, str(key)), locale)
+                yield from arrays(each, _under(name, str(key)))
         case frozenset():
-            yield from arrays(sorted(value), name, locale)
+            yield from arrays(sorted(value), name)
         case list() | tuple():
             if value and all(isinstance(each, int | float) for each in value):
                 whole = all(isinstance(each, int) for each in value)
                 yield name, torch.tensor(value, dtype=torch.int64 if whole else torch.float64)
             else:
-                yield from _records([dict(arrays(each, locale=locale)) for each in value], name)
+                yield from _records([dict(arrays(each)) for each in value], name)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            for field, each in _fields(value):
-                yield from arrays(each, _under(name, field), locale)
+            for field, each in fields_of(value):
+                yield from arrays(each, _under(name, field))
 
 
-def _records(found: "list[dict[str, Tensor | Texts]]", name: str) -> "Iterator[tuple[str, Tensor | Texts]]":
-    import torch
-    from torch import Tensor
-
+def _records(found: list[dict[str, Tensor | Texts]], name: str) -> Iterator[tuple[str, Tensor | Texts]]:
     for key in dict.fromkeys(key for record in found for key in record):
         each = [record.get(key) for record in found]
         tensors = [one for one in each if isinstance(one, Tensor)]
@@ -136,14 +90,14 @@ def _under(name: str, part: str) -> str:
     return f"{name}.{part}" if name and part else name or part
 
 
-def save(path: Path, about: Mapping[str, str], result: object, locale: Locale = "en") -> list[str]:
+def save(path: Path, about: Mapping[str, str], result: object) -> list[str]:
     """Write the arrays of a result, with what they are about, and return the arrays' names. Never as pickle.
 
     safetensors: tensors; what they are about, and lists of texts as JSON, in the metadata. npz: arrays, texts too, and
     `about.model` and so on. csv: one line a number or text: the array's name, its place in each dimension, and the
     value; the lines `about.…` come first.
     """
-    found = dict(arrays(result, locale=locale))
+    found = dict(arrays(result))
     origin: dict[str, Tensor | Texts] = {f"about.{name}": value for name, value in about.items()}
     match path.suffix.lower():
         case ".safetensors":
@@ -155,20 +109,13 @@ def save(path: Path, about: Mapping[str, str], result: object, locale: Locale = 
     return list(found)
 
 
-def _safetensors(path: Path, found: "Mapping[str, Tensor | Texts]", about: dict[str, str]) -> None:
-    from safetensors.torch import save as to_bytes
-    from torch import Tensor
-
+def _safetensors(path: Path, found: Mapping[str, Tensor | Texts], about: dict[str, str]) -> None:
     tensors = {name: value.contiguous().clone() for name, value in found.items() if isinstance(value, Tensor)}
     texts = {name: value for name, value in found.items() if not isinstance(value, Tensor)}
     path.write_bytes(to_bytes(tensors, about | {"texts": json.dumps(texts, ensure_ascii=False)}))
 
 
-def _npz(path: Path, found: "Mapping[str, Tensor | Texts]") -> None:
-    import numpy as np
-    import torch
-    from torch import Tensor
-
+def _npz(path: Path, found: Mapping[str, Tensor | Texts]) -> None:
     ready: dict[str, np.ndarray] = {}
     for name, value in found.items():
         if isinstance(value, Tensor):
@@ -179,9 +126,7 @@ def _npz(path: Path, found: "Mapping[str, Tensor | Texts]") -> None:
         np.savez(file, allow_pickle=False, **ready)
 
 
-def _csv(path: Path, found: "Mapping[str, Tensor | Texts]") -> None:
-    from torch import Tensor
-
+def _csv(path: Path, found: Mapping[str, Tensor | Texts]) -> None:
     deepest = max(
         (value.ndim if isinstance(value, Tensor) else len(_shape(value)) for value in found.values()),
         default=0,
