@@ -25,7 +25,7 @@ from cutaway.train.machine import (
 from cutaway.train.objective import Objective
 from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress
-from cutaway.train.recipe import Limits, Schedule
+from cutaway.train.recipe import TrainPart
 from cutaway.train.state import Position, RunFolder, read_state
 from cutaway.train.validation import Scores, to_device
 from cutaway.words import Phrase, Text, say
@@ -45,7 +45,7 @@ class TrainingStopped(CutawayError):
 
 
 class Trainer:
-    """Trains `model` in `folder` until the limits are reached, early stop, or a signal.
+    """Trains `model` by `plan` in `folder` until the plan's limits are reached, early stop, or a signal.
 
     `write_model(path, model)` writes a Hugging Face folder; `validate(model, interrupted)` returns Scores or
     None when it was interrupted; `fingerprint` is the recipe as plain values, kept with every checkpoint.
@@ -56,27 +56,23 @@ class Trainer:
         model: Model,
         batches: Batches,
         objective: Objective,
+        plan: TrainPart,
         optimizer: Optimizer,
-        schedule: Schedule,
         average: Average,
-        limits: Limits,
         folder: RunFolder,
         *,
         write_model: Callable[[Path, Model], None],
         validate: Callable[[Model, Callable[[], bool]], Scores | None] | None = None,
         progress: Progress,
-        accumulate: int = 1,
-        clip: float | None = 1.0,
         precision: torch.dtype = torch.float32,
         seed: int = 1,
         fingerprint: dict[str, object] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ):
-        self.model, self.batches, self.objective = model, batches, objective
-        self.optimizer, self.schedule, self.average = optimizer, schedule, average
-        self.limits, self.folder, self.progress = limits, folder, progress
-        self.write_model, self.validate = write_model, validate
-        self.accumulate, self.clip, self.precision, self.seed = accumulate, clip, precision, seed
+        self.model, self.batches, self.objective, self.plan = model, batches, objective, plan
+        self.optimizer, self.average, self.folder = optimizer, average, folder
+        self.write_model, self.validate, self.progress = write_model, validate, progress
+        self.precision, self.seed = precision, seed
         self.fingerprint, self.interrupted = fingerprint or {}, interrupted
         self.position = Position()
         self.device = next(model.parameters()).device
@@ -103,19 +99,19 @@ class Trainer:
         return self.position
 
     def _save_due(self, last: float) -> bool:
-        step, seconds = self.position.step, self.limits.save_every_seconds
+        step, seconds = self.position.step, self.plan.save_every_seconds
         if step == 0 or step == self._saved_step:
             return False
-        return step % self.limits.save_every == 0 or (
+        return step % self.plan.save_every == 0 or (
             seconds is not None and time.monotonic() - last >= seconds
         )
 
     def _finished(self) -> bool:
-        at, patience = self.position, self.limits.patience
+        at, patience = self.position, self.plan.patience
         if patience is not None and at.stale >= patience:
             self.progress.tell(say("early stop: validations without a better loss: {count}", count=at.stale))
             return True
-        return self.limits.reached(at.step, at.tokens, at.seconds)
+        return self.plan.reached(at.step, at.tokens, at.seconds)
 
     def _step(self) -> bool:
         """One window. False when the batches ended or a signal came; then nothing has changed."""
@@ -126,7 +122,7 @@ class Trainer:
         index: list[int] = []
         self.model.train()
         self.optimizer.zero_grad()
-        for i, batch in enumerate(islice(self.batches, self.accumulate)):
+        for i, batch in enumerate(islice(self.batches, self.plan.accumulate)):
             if self.interrupted():
                 self.optimizer.zero_grad()
                 self.batches.restore(before[0])
@@ -144,9 +140,7 @@ class Trainer:
             return False
         at.step += 1
         tokens = sum(counts)
-        factor = self.schedule.rate(
-            at.step, self.limits.total(at.step, at.tokens + tokens, at.seconds or 1e-9)
-        )
+        factor = self.plan.rate(at.step, self.plan.total(at.step, at.tokens + tokens, at.seconds or 1e-9))
         entry: dict[str, object] = {"step": at.step, "tokens": tokens, "lr": self.optimizer.lr * factor}
         skipped: Phrase | None = None
         if tokens == 0:
@@ -169,9 +163,9 @@ class Trainer:
         at.tokens += tokens
         seconds = time.monotonic() - started
         at.seconds += seconds
-        done = at.step / self.limits.total(at.step, at.tokens, at.seconds)
+        done = at.step / self.plan.total(at.step, at.tokens, at.seconds)
         self.progress.step(entry, seconds, done, at.seconds, skipped)
-        if at.bad_in_a_row >= self.limits.max_bad_steps:
+        if at.bad_in_a_row >= self.plan.max_bad_steps:
             saved = self.save()
             raise TrainingStopped(
                 say(
@@ -191,8 +185,8 @@ class Trainer:
         gradients = [p.grad for p in self.optimizer.parameters() if p.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients)) / tokens
         scale = 1.0 / tokens
-        if self.clip is not None and norm > self.clip:
-            scale *= self.clip / norm
+        if self.plan.clip is not None and norm > self.plan.clip:
+            scale *= self.plan.clip / norm
         if math.isfinite(norm):
             for gradient in gradients:
                 gradient.mul_(scale)
@@ -204,10 +198,10 @@ class Trainer:
         return torch.autocast(self.device.type, self.precision)
 
     def _validation_due(self) -> bool:
-        every, at = self.limits.validate_every, self.position
+        every, at = self.plan.validate_every, self.position
         if self.validate is None or every is None or at.step == 0 or at.validated == at.step:
             return False
-        return at.step % every == 0 or self.limits.reached(at.step, at.tokens, at.seconds)
+        return at.step % every == 0 or self.plan.reached(at.step, at.tokens, at.seconds)
 
     def _validate(self) -> bool:
         assert self.validate is not None
@@ -264,7 +258,7 @@ class Trainer:
         path = self.folder.save(at.step, write, tensors, values)
         self._saved_step = at.step
         give_back_memory()
-        for failure in self.folder.retain(self.limits.keep, at.best_step):
+        for failure in self.folder.retain(self.plan.keep, at.best_step):
             self.progress.tell(failure)
         return path
 

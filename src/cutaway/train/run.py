@@ -160,6 +160,7 @@ def _trainer(
         model,
         prepared.batches,
         make_objective(recipe, config, tokenizer, model, part.smoothing),
+        part,
         Optimizer(
             model,
             part.optimizer,
@@ -169,17 +170,13 @@ def _trainer(
             weight_decay=part.weight_decay,
             momentum=part.momentum,
         ),
-        part,
         Average(
             model, part.average, decay=part.average_decay, count=part.average_count, every=part.average_every
         ),
-        part,
         folder,
         write_model=write_model,
         validate=validator,
         progress=progress,
-        accumulate=part.accumulate,
-        clip=part.clip,
         precision=pick_precision(part.precision, device),
         seed=recipe.run.seed,
         fingerprint=to_dict(recipe),
