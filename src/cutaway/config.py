@@ -18,7 +18,8 @@ from cutaway.errors import CutawayError, brief, nearest
 from cutaway.words import Phrase, Text, listed, say
 
 T = TypeVar("T")
-LARGEST = 10**15  # a number above it, where no other bound is given, is a mistake
+# A number above it, where no other bound is given, is a mistake.
+LARGEST = 10**15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,8 +227,8 @@ def to_dict(instance: object) -> dict[str, object]:
     return json.loads(json.dumps(dataclasses.asdict(instance)))
 
 
-LAYERS, WIDTH, POSITIONS = 1_000, 65_536, 10_000_000  # more is a mistake, and would only end in a full memory
-PIECES = 10_000_000
+# The greatest sizes that are believed: more is a mistake, and would only end in a full memory.
+LAYERS, WIDTH, POSITIONS, PIECES = 1_000, 65_536, 10_000_000, 10_000_000
 
 
 @checked

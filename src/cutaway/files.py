@@ -33,7 +33,8 @@ def read_toml(path: Path) -> dict[str, object]:
     text = read_text(path)
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
+    # a number of thousands of digits is a ValueError too
+    except (ValueError, RecursionError) as error:
         raise CutawayError("{path}: not valid TOML: {error}", path=path, error=error) from error
 
 

@@ -87,7 +87,8 @@ class Trainer:
                 if self._validation_due():
                     best = self.position.best_step
                     if not self._validate():
-                        break  # interrupted: the validation is repeated on resume
+                        # interrupted: the validation is repeated on resume
+                        break
                     better = self.position.best_step != best
                 if better or self._save_due(last_save):
                     self.save()

@@ -81,7 +81,8 @@ def vocabulary_loss(model: Model, states: Tensor, labels: Tensor, smoothing: flo
     counted = labels != IGNORED
     if not bool(counted.all()):
         states, labels = states[counted], labels[counted]
-    if head.softcap is not None:  # capped logits are no plain product, so they are computed whole
+    # capped logits are no plain product, so they are computed whole
+    if head.softcap is not None:
         logits = head(states).flatten(0, -2).float()
         total = F.cross_entropy(logits, labels.flatten(), reduction="sum", label_smoothing=smoothing)
         return total.double(), labels.numel()

@@ -20,7 +20,8 @@ OptimizerName = Literal["adamw", "muon"]
 AverageName = Literal["none", "ema", "mean"]
 ScheduleName = Literal["constant", "inverse_sqrt", "cosine", "wsd"]
 
-FAMILY = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "encoder-only"}  # by objective
+# The family that an objective trains.
+FAMILY = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "encoder-only"}
 
 
 @checked
@@ -117,7 +118,7 @@ class Source:
             )
 
     def check_columns(self, source: str, target: str) -> None:
-        """Raises CutawayError where it is clear that the file has not the two columns of a pair."""
+        """Raises CutawayError where it is clear that the file lacks the two columns of a pair."""
         if self.format == "text":
             raise CutawayError(
                 "{path}: format text has no pairs; expected tsv, parallel or jsonl", path=self.path
@@ -449,7 +450,8 @@ def refuse_changes(before: Mapping[str, object], now: Recipe, folder: Path) -> N
     the checkpoint (as plain values). A field that the older one does not know had its default."""
     try:
         old = to_dict(parse_recipe(before, "the run's recipe"))
-    except CutawayError:  # a version with other fields wrote it: what differs is named as it stands
+    except CutawayError:
+        # a version with other fields wrote it: what differs is named as it stands
         old = before
     found = []
     for table, values in to_dict(now).items():

@@ -89,7 +89,8 @@ def model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     found: dict[str, int | None] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.role("pad")}
     if recipe.train.objective == "masked":
         found["mask_id"] = tokenizer.require("mask")
-    elif not recipe.data.one_text:  # where it is, no text ever starts or ends
+    # where all is one text, none ever starts or ends
+    elif not recipe.data.one_text:
         found |= {"bos_id": tokenizer.role("bos"), "eos_id": tokenizer.role("eos")}
     if recipe.train.objective == "seq2seq":
         found["decoder_start_id"] = decoder_start(tokenizer)

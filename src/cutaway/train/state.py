@@ -186,7 +186,8 @@ def write_folder(final: Path, write: Callable[[Path], None]) -> None:
         for path in (*files, temporary / "manifest.json", temporary):
             _sync(path)
         crash_point("synced")
-        if final.exists():  # a damaged folder of that name, or an earlier export
+        # a damaged folder of that name, or an earlier export
+        if final.exists():
             old = final.with_name(f"{final.name}.tmp-{os.getpid()}-old")
             final.rename(old)
             crash_point("between_renames")
