@@ -3,16 +3,15 @@
 # Shapes: L layers, H heads, T written tokens, S source tokens.
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.languages import Language
-from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.parts import Hypothesis
-from cutaway.decode.translate import Translator
+from cutaway.decode.search import LengthPenalty, Search
+from cutaway.decode.text_model import Hypothesis
+from cutaway.decode.translator import Language, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.attention.patterns import chosen, patterns, place
 from cutaway.inspection.pages.alignment import alignment_page
@@ -75,15 +74,9 @@ def align(
     source = translator.prepare(text, to=to)
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to align")
-    greedy = translator.translate([text], to=to, beam=1, length_penalty=length_penalty, attention="full")[0]
-    searched = translator.translate(
-        [text],
-        to=to,
-        beam=beam,
-        n_best=beam if n_best is None else n_best,
-        length_penalty=length_penalty,
-        attention="full",
-    )[0]
+    one = Search(length_penalty=length_penalty or LengthPenalty(), attention="full")
+    many = replace(one, beam=beam, n_best=beam if n_best is None else n_best)
+    greedy, searched = (translator.translate([text], to=to, search=search)[0] for search in (one, many))
     start = translator.start(source)
     tokenizer = loaded.require_tokenizer()
     return Alignment(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.embed import embed
 from cutaway.decode.sentence_settings import Pooling, read_settings
+from cutaway.decode.sentence_vectors import embed
 from cutaway.errors import CutawayError
 from cutaway.inspection.pages.similarity import similarity_page
 from cutaway.inspection.runs.run import Tokens
