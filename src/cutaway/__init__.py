@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from cutaway.checkpoint.folder import Loaded, load, save
     from cutaway.config import ModelConfig
     from cutaway.decode.beam import beam_search
-    from cutaway.decode.chat import Conversation, Message
-    from cutaway.decode.embed import Embeddings, embed
-    from cutaway.decode.generate import Generated, Limits, generate, stream
+    from cutaway.decode.conversation import Conversation, Message
+    from cutaway.decode.generation import generate, stream
     from cutaway.decode.sampling import Sampling
-    from cutaway.decode.translate import Translation, Translator
+    from cutaway.decode.search import LengthPenalty, Limits, Search
+    from cutaway.decode.sentence_vectors import Embeddings, embed
+    from cutaway.decode.stepping import Generated
+    from cutaway.decode.translator import Translation, Translator
     from cutaway.errors import CutawayError
     from cutaway.inspection.questions.anatomy import Anatomy, anatomy
     from cutaway.models.build import build
@@ -27,31 +29,33 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Anatomy": "cutaway.inspection.questions.anatomy",
-    "Conversation": "cutaway.decode.chat",
+    "Conversation": "cutaway.decode.conversation",
     "CutawayError": "cutaway.errors",
-    "Embeddings": "cutaway.decode.embed",
+    "Embeddings": "cutaway.decode.sentence_vectors",
     "Encoding": "cutaway.text.tokenizer",
-    "Generated": "cutaway.decode.generate",
-    "Limits": "cutaway.decode.generate",
+    "Generated": "cutaway.decode.stepping",
+    "LengthPenalty": "cutaway.decode.search",
+    "Limits": "cutaway.decode.search",
     "Loaded": "cutaway.checkpoint.folder",
-    "Message": "cutaway.decode.chat",
+    "Message": "cutaway.decode.conversation",
     "ModelConfig": "cutaway.config",
     "Sampling": "cutaway.decode.sampling",
+    "Search": "cutaway.decode.search",
     "TAPS": "cutaway.tap",
     "Tokenizer": "cutaway.text.tokenizer",
     "Trace": "cutaway.tap",
-    "Translation": "cutaway.decode.translate",
-    "Translator": "cutaway.decode.translate",
+    "Translation": "cutaway.decode.translator",
+    "Translator": "cutaway.decode.translator",
     "anatomy": "cutaway.inspection.questions.anatomy",
     "beam_search": "cutaway.decode.beam",
     "build": "cutaway.models.build",
     "bundled": "cutaway.zoo",
-    "embed": "cutaway.decode.embed",
+    "embed": "cutaway.decode.sentence_vectors",
     "find": "cutaway.zoo",
-    "generate": "cutaway.decode.generate",
+    "generate": "cutaway.decode.generation",
     "load": "cutaway.checkpoint.folder",
     "save": "cutaway.checkpoint.folder",
-    "stream": "cutaway.decode.generate",
+    "stream": "cutaway.decode.generation",
 }
 
 __all__ = [
@@ -62,11 +66,13 @@ __all__ = [
     "Embeddings",
     "Encoding",
     "Generated",
+    "LengthPenalty",
     "Limits",
     "Loaded",
     "Message",
     "ModelConfig",
     "Sampling",
+    "Search",
     "Tokenizer",
     "Trace",
     "Translation",
