@@ -295,10 +295,9 @@ def test_the_observed_tree_leads_to_every_result(random_toy):
         model,
         model.begin([0, 1]),
         [[1]] * 2,
-        search=Search(beam=3, n_best=3, length_penalty=LengthPenalty(1.0, "power")),
+        search=Search(beam=3, n_best=3, length_penalty=LengthPenalty(1.0, "power"), observe=steps.append),
         limits=[Limits(6), Limits(4)],
         eos_id=EOS,
-        observe=steps.append,
     )
     for row, results in enumerate(found):
         live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
