@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cutaway.inspection.structure.anatomy import Anatomy, anatomy
     from cutaway.models.build import build
     from cutaway.tap import TAPS, Trace
-    from cutaway.text.tokenizer import Encoding, Tokenizer
+    from cutaway.text.tokens.tokenizer import Encoding, Tokenizer
     from cutaway.zoo import bundled, find
 
 __version__ = "0.1.0"
@@ -30,7 +30,7 @@ _HOME = {
     "Conversation": "cutaway.decode.chat",
     "CutawayError": "cutaway.errors",
     "Embeddings": "cutaway.decode.embed",
-    "Encoding": "cutaway.text.tokenizer",
+    "Encoding": "cutaway.text.tokens.tokenizer",
     "Generated": "cutaway.decode.generate",
     "Limits": "cutaway.decode.generate",
     "Loaded": "cutaway.checkpoint.folder",
@@ -38,7 +38,7 @@ _HOME = {
     "ModelConfig": "cutaway.config",
     "Sampling": "cutaway.decode.sampling",
     "TAPS": "cutaway.tap",
-    "Tokenizer": "cutaway.text.tokenizer",
+    "Tokenizer": "cutaway.text.tokens.tokenizer",
     "Trace": "cutaway.tap",
     "Translation": "cutaway.decode.translate",
     "Translator": "cutaway.decode.translate",

@@ -12,7 +12,7 @@ from cutaway.checkpoint.folder import Loaded, save
 from cutaway.decode.length_penalty import LengthPenalty
 from cutaway.decode.translate import Translator
 from cutaway.errors import CutawayError
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 ROLES = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>", "bos": "<s>"}
 

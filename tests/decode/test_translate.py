@@ -9,7 +9,7 @@ from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_targets
 from cutaway.decode.translate import Translator
 from cutaway.errors import CutawayError
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 MIXED = [
     "我爱机器学习。",

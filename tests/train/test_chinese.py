@@ -10,7 +10,7 @@ import pytest
 from tests.train.toy import TEXTS, write_data, write_recipe
 
 from cutaway.page.locale import Both
-from cutaway.text.lines import Report
+from cutaway.text.corpus import Report
 from cutaway.train.data import say_report
 from cutaway.train.evaluate import Scores
 from cutaway.train.progress import Progress

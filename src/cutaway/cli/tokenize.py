@@ -12,7 +12,7 @@ from cutaway.words import told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
-    from cutaway.text.tokenizer import Tokenizer
+    from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 @in_chinese("显示文字怎样切成词块：词块、编号、独热向量中 1 的位置、字节。")
@@ -41,7 +41,7 @@ def tokenize(
 
 def open_tokenizer(name_or_path: str) -> "Tokenizer":
     """The tokenizer of a bundled model, of a folder, or of a tokenizer.json."""
-    from cutaway.text.tokenizer import Tokenizer
+    from cutaway.text.tokens.tokenizer import Tokenizer
 
     path = Path(name_or_path).expanduser()
     if not (path.is_file() or (path / "tokenizer.json").is_file()):

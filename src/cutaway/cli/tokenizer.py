@@ -7,7 +7,7 @@ import typer
 
 from cutaway.cli.help import Command, Group, in_chinese
 from cutaway.errors import CutawayError
-from cutaway.text.plan import Kind, Normalization
+from cutaway.text.tokens.plan import Kind, Normalization
 from cutaway.words import told
 
 tokenizer = typer.Typer(cls=Group, no_args_is_help=True)
@@ -73,7 +73,7 @@ def train(
     if out.exists() and not out.is_dir():
         raise CutawayError("{out}: a file, expected a folder to write to", out=out)
 
-    from cutaway.text.tokenizer import Tokenizer
+    from cutaway.text.tokens.tokenizer import Tokenizer
 
     learned = Tokenizer.train(
         files,

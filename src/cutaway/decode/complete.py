@@ -20,7 +20,7 @@ from cutaway.decode.sampling import Sampling
 from cutaway.decode.search import Search
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, say
 
 

@@ -17,7 +17,7 @@ from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_set
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, say
 
 

@@ -10,7 +10,7 @@ from cutaway.decode.generate import MAX_ALTERNATIVES, check_finite
 from cutaway.decode.parts import mask_id_of, tokenizer_for
 from cutaway.errors import CutawayError
 from cutaway.models.encoder_only import EncoderOnly
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 MARKS = ("[MASK]", "<mask>")
 

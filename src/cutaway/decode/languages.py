@@ -7,7 +7,7 @@ from functools import cache
 
 import opencc
 
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 Language = str  # "en" or "zh"
 OURS = {"en": ">>eng<<", "zh": ">>zho<<"}

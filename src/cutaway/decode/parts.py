@@ -8,8 +8,8 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.generate import Alternatives, Finish, Generated, Step
 from cutaway.errors import CutawayError
-from cutaway.text.named_token import piece_label
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.named_token import piece_label
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 COMMANDS = {
     "encoder-decoder": "cutaway translate",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cutaway.errors import CutawayError
 from cutaway.text.batches.batch import Batch
-from cutaway.text.lines import Report
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.corpus import Report
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.evaluate import Direction
 from cutaway.train.loop import Batches
 from cutaway.train.recipe import TokenizerPart

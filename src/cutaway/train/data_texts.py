@@ -4,10 +4,10 @@ import hashlib
 from pathlib import Path
 
 from cutaway.errors import CutawayError
-from cutaway.text.batches.packing import DocumentBatches, MaskedBatches, WindowBatches, document_ids
+from cutaway.text.batches.documents import DocumentBatches, MaskedBatches, WindowBatches, document_ids
 from cutaway.text.corpus import Report, read_documents, read_jsonl
-from cutaway.text.plan import BERT_ROLES
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.plan import BERT_ROLES
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.data import TRAINING, VALIDATION, Prepared, Tell, learned_tokenizer, report_to
 from cutaway.train.recipe import DataPart, Recipe, Source
 from cutaway.words import Phrase, say

@@ -11,7 +11,7 @@ from cutaway.config import parse, to_dict
 from cutaway.errors import CutawayError
 from cutaway.files import override, read_toml
 from cutaway.text.corpus import Errors, Split
-from cutaway.text.plan import Kind, Normalization
+from cutaway.text.tokens.plan import Kind, Normalization
 from cutaway.train.average import AverageName
 from cutaway.train.objective import ObjectiveName
 from cutaway.train.optimizer import OptimizerName

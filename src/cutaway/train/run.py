@@ -10,7 +10,7 @@ from cutaway.checkpoint import folder as checkpoint
 from cutaway.config import ModelConfig, parse
 from cutaway.errors import CutawayError
 from cutaway.models.build import PRESETS, Model, build, preset
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.average import Average
 from cutaway.train.data import Prepared, decoder_start
 from cutaway.train.data_pairs import prepare_pairs

@@ -115,7 +115,7 @@ HOSTILE = {
     "syntax": ("a\n{% if %}", "malformed: line 2"),
     "unknown tag": ("{% do messages %}", "unknown tag 'do'"),
     "division": ("{{ 1 // 0 }}", "ZeroDivisionError"),
-    "too long": ("x" * (LONGEST_TEMPLATE + 1), f"has {LONGEST_TEMPLATE + 1} bytes"),
+    "too long": ("x" * (LONGEST_TEMPLATE + 1), f"has {LONGEST_TEMPLATE + 1:,} bytes"),
 }
 
 

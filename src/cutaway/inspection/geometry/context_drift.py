@@ -26,7 +26,7 @@ from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.stack import Stack
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
-from cutaway.text.named_token import find_token, piece_label
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.named_token import find_token, piece_label
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 TableName = Literal["embedding", "unembedding"]
 Measure = Literal["cosine", "dot", "euclid"]

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from cutaway.errors import CutawayError
 from cutaway.inspection.runs.run import Run, Tokens
 from cutaway.inspection.runs.sides import Side
-from cutaway.text.named_token import find_token, piece_label
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.named_token import find_token, piece_label
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 def token_id(run: Run, token: int | str, side: Side = "decoder") -> int:

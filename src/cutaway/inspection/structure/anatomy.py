@@ -17,7 +17,7 @@ from cutaway.inspection.structure.operations import Operations, operations
 from cutaway.inspection.structure.parts import Part, parts
 from cutaway.inspection.structure.tap_names import tap_names
 from cutaway.models.build import skeleton
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # of one parameter; the scales of int8 are not counted
 CACHED = ("fp32", "fp16", "bf16")  # what keys and values are kept in
