@@ -1,8 +1,8 @@
 """Text files as lines, documents or pairs: plain text, TSV, two parallel files, JSONL; each plain or gzipped, UTF-8
 checked byte by byte.
 
-Only LF ends a line (a CR before it goes with it); NEL, LS, lone CR and the like are characters of the text. A
-UTF-8 byte order mark is skipped. Nothing is dropped without being counted in a `Report`.
+Only LF ends a line (a CR before it goes with it); NEL, LS, lone CR and the like are characters of the text. A UTF-8
+byte order mark is skipped. Nothing is dropped without being counted in a `Report`.
 """
 
 import codecs
@@ -61,9 +61,8 @@ class Report:
 def read_lines(path: str | Path, errors: Errors = "strict", report: Report | None = None) -> Iterator[str]:
     """The lines of a file without their ends, blank ones included.
 
-    `errors`: "strict" raises CutawayError with file, line and byte offset at the first bad byte or NUL;
-    "replace" puts U+FFFD; "skip" leaves the line out. `report` counts both.
-    UTF-16 is recognised by its mark and always refused.
+    `errors`: "strict" raises CutawayError with file, line and byte offset at the first bad byte or NUL; "replace" puts
+    U+FFFD; "skip" leaves the line out. `report` counts both. UTF-16 is recognised by its mark and always refused.
     """
     for _, line in numbered_lines(Path(path), errors, report or Report()):
         if line is not None:
@@ -179,9 +178,8 @@ class Pair:
 def read_documents(
     path: str | Path, split: Split = "lines", errors: Errors = "strict", report: Report | None = None
 ) -> Iterator[str]:
-    """Documents of a plain text file: one a line, one a run of lines between blank ones, or the whole file
-    (with its line ends as LF). Blank documents are left out and counted, except under "blank", where blank
-    lines only divide."""
+    """Documents of a plain text file: one a line, one a run of lines between blank ones, or the whole file (with its
+    line ends as LF). Blank documents are left out and counted, except under "blank", where blank lines only divide."""
     if split not in ("lines", "blank", "file"):
         raise CutawayError("split is {split!r}, expected lines, blank or file", split=split)
     report = report or Report()
@@ -221,8 +219,8 @@ def read_tsv(
 ) -> Iterator[Pair]:
     """Pairs of a tab-separated file. `columns` names its columns; None takes the first line as their names.
 
-    Raises CutawayError for a name that is no column, and for a line with another number of columns (counted
-    and left out with `errors="skip"`). Quotes have no meaning: a field is what stands between tabs."""
+    Raises CutawayError for a name that is no column, and for a line with another number of columns (counted and left
+    out with `errors="skip"`). Quotes have no meaning: a field is what stands between tabs."""
     path = Path(path)
     report = report or Report()
     lines = numbered_lines(path, errors, report)
@@ -269,8 +267,8 @@ def read_tsv(
 def read_parallel(
     source: str | Path, target: str | Path, errors: Errors = "strict", report: Report | None = None
 ) -> Iterator[Pair]:
-    """Pairs of two files, line by line. A different number of lines is a CutawayError that states both; a
-    line that is skipped in one file is left out in the other too, so pairs stay together."""
+    """Pairs of two files, line by line. A different number of lines is a CutawayError that states both; a line that is
+    skipped in one file is left out in the other too, so pairs stay together."""
     source, target = Path(source), Path(target)
     report = report or Report()
     other = Report()
@@ -300,8 +298,8 @@ def read_jsonl(
 ) -> Iterator[tuple[str, ...]]:
     """The named string fields of each line's JSON object; blank lines are left out and counted.
 
-    Bad JSON, a value that is no string, a missing field, duplicate keys, NaN, lone surrogates and absurd
-    nesting are CutawayErrors with file and line (counted and left out with `errors="skip"`)."""
+    Bad JSON, a value that is no string, a missing field, duplicate keys, NaN, lone surrogates and absurd nesting are
+    CutawayErrors with file and line (counted and left out with `errors="skip"`)."""
     path = Path(path)
     report = report or Report()
     for number, line in numbered_lines(path, errors, report):

@@ -135,8 +135,7 @@ def test_hostile_templates_end_in_time_and_leave_memory_alone(hasty: TemplatePro
 
 
 @pytest.mark.parametrize(
-    "trick",
-    ["{{ '' | attr('__class__') }}", "{{ '{0.__class__}'.format(1) }}", "{{ lipsum.__globals__ }}"],
+    "trick", ["{{ '' | attr('__class__') }}", "{{ '{0.__class__}'.format(1) }}", "{{ lipsum.__globals__ }}"]
 )
 def test_what_is_hidden_is_undefined(trick: str):
     assert SHARED.render(trick, {}, "test") == ""

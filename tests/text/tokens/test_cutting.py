@@ -19,7 +19,7 @@ from tests.text.strange import GOLDEN, strange_texts
 
 from cutaway.errors import CutawayError
 from cutaway.text.tokens.cutting import SETTING, Replacements
-from cutaway.text.tokens.sentencepiece_model import load, parse
+from cutaway.text.tokens.sentencepiece_model import parse
 from cutaway.text.tokens.tokenizer import Tokenizer
 
 OWN = ["abc", "①", "ab", "bcd", "bc", "cdcd", "eee", "ee"]  # overlap
@@ -136,7 +136,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def table(file: Path) -> str:
-    return base64.b64encode(parse(load(file), file.name).rules.charsmap).decode()
+    return base64.b64encode(parse(file.read_bytes(), file.name).rules.charsmap).decode()
 
 
 def test_texts_become_what_sentencepiece_makes_of_them(model: Path):

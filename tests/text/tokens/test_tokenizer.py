@@ -467,7 +467,7 @@ def test_chinese_needs_no_more_pieces_than_characters(bpe: Tokenizer):
 @pytest.mark.parametrize("id", [300_000, 2**32 - 1])
 def test_an_id_far_beyond_the_pieces_is_refused_before_memory_is_taken(id: int):
     source = json.dumps({"model": {"type": "BPE", "vocab": {"a": id}, "merges": []}})
-    with pytest.raises(CutawayError, match=f"a piece has the id {id:,}, but the file has 1 pieces only"):
+    with pytest.raises(CutawayError, match=f"a piece has the id {id:,}, but there are only 1 pieces"):
         Tokenizer(source, {})
 
 

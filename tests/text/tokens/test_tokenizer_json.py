@@ -43,10 +43,7 @@ def test_as_the_library_does_it(kind: str):
             "malformed post_processor of type 'BertProcessing'",
         ),
         ({"type": "BertProcessing", "sep": ["[SEP]", "4"], "cls": ["[CLS]", 3]}, "TypeError('4')"),
-        (
-            {"type": "TemplateProcessing", "single": [], "special_tokens": {}},
-            "malformed post_processor of",
-        ),
+        ({"type": "TemplateProcessing", "single": [], "special_tokens": {}}, "malformed post_processor of"),
         ({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}]}, "malformed"),
         ({"type": "TemplateProcessing", "single": 3}, "malformed"),
         ({"type": "Sequence", "processors": [{"type": "Custom"}]}, "has the type 'Custom'"),

@@ -1,7 +1,7 @@
 """Batches: what a model is trained on, in one shape for all makers.
 
-Every maker is an endless iterator, deterministic in (seed, epoch); `state()` and `restore()` put it back to
-the exact batch, in the middle of an epoch too.
+Every maker is an endless iterator, deterministic in (seed, epoch); `state()` and `restore()` put it back to the exact
+batch, in the middle of an epoch too.
 """
 
 from abc import ABC, abstractmethod
@@ -25,9 +25,9 @@ Entry = TypeVar("Entry")
 class Batch:
     """Inputs by the model's argument names, and what it shall say.
 
-    sequence to sequence: `source` (B,S), `source_mask` (B,S) True at real tokens (absent where nothing is
-    padded), `target` (B,T) = decoder start, then the labels without their last. causal: `ids` (B,T) and,
-    where a row holds several documents, `documents` (B,T). masked: `ids` (B,T), `mask` (B,T)."""
+    sequence to sequence: `source` (B,S), `source_mask` (B,S) True at real tokens (absent where nothing is padded),
+    `target` (B,T) = decoder start, then the labels without their last. causal: `ids` (B,T) and, where a row holds
+    several documents, `documents` (B,T). masked: `ids` (B,T), `mask` (B,T)."""
 
     inputs: dict[str, Tensor]
     labels: Tensor  # (B,T) int64, IGNORED where nothing is to be said
@@ -134,10 +134,9 @@ def round_up(lengths: np.ndarray, multiple: int) -> np.ndarray:
 def cut_by_budget(
     rows: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int, multiple: int, row_multiple: int
 ) -> list[Cut]:
-    """Cut `rows`, ordered so that neighbours have nearly equal lengths, into batches of at most `budget`
-    tokens, padding included (a single longer row makes a batch of its own). Lengths are rounded up to
-    `multiple`, the number of rows down to `row_multiple` where there are that many. `source` and `target` are
-    lengths in the order of `rows`."""
+    """Cut `rows`, ordered so that neighbours have nearly equal lengths, into batches of at most `budget` tokens,
+    padding included (a single longer row makes a batch of its own). Lengths are rounded up to `multiple`, the number of
+    rows down to `row_multiple` where there are that many. `source` and `target` are lengths in the order of `rows`."""
     wide, tall = round_up(source, multiple), round_up(target, multiple)
     cuts: list[Cut] = []
     start = 0
@@ -206,8 +205,7 @@ class Ragged:
         return self.flat[self.offsets[row] : self.offsets[row + 1]].tolist()
 
     def grid(self, rows: np.ndarray, columns: int, fill: int) -> np.ndarray:
-        """(len(rows), columns) int64 with those rows from the left, cut at `columns`, and `fill` after their
-        ends."""
+        """(len(rows), columns) int64 with those rows from the left, cut at `columns`, and `fill` after their ends."""
         steps = np.arange(columns)
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts

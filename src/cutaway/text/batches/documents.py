@@ -35,10 +35,9 @@ class Packing:
 
 
 class DocumentBatches(Batches[Packing]):
-    """Documents packed into rows of `max_len` for a causal model. Rows tell documents apart (`documents`), so
-    none sees another, and every token of every document is a label exactly once: the first follows
-    `start_id`, the last is followed by eos. A document longer than a row is cut into several, each a document
-    of its own there."""
+    """Documents packed into rows of `max_len` for a causal model. Rows tell documents apart (`documents`), so none sees
+    another, and every token of every document is a label exactly once: the first follows `start_id`, the last is
+    followed by eos. A document longer than a row is cut into several, each a document of its own there."""
 
     def __init__(
         self,
@@ -51,8 +50,8 @@ class DocumentBatches(Batches[Packing]):
         start_id: int | None = None,
         seed: int = 0,
     ) -> None:
-        """`rows` is B. `start_id` (bos, or eos as in GPT-2) comes before each document; None leaves the first
-        token of each unpredicted. CutawayError when there is nothing to predict."""
+        """`rows` is B. `start_id` (bos, or eos as in GPT-2) comes before each document; None leaves the first token of
+        each unpredicted. CutawayError when there is nothing to predict."""
         if max_len < 1 or rows < 1:
             raise CutawayError(
                 "max_len is {max_len} and rows {rows}, expected at least 1 each", max_len=max_len, rows=rows
@@ -110,8 +109,8 @@ class DocumentBatches(Batches[Packing]):
 
 
 def pack(lengths: Sequence[int], room: int) -> list[list[int]]:
-    """Put pieces into rows of `room`: each row takes the longest piece left, then again the longest that
-    still fits. Every length is from 1 to `room`. Returns the places of the pieces, row by row."""
+    """Put pieces into rows of `room`: each row takes the longest piece left, then again the longest that still fits.
+    Every length is from 1 to `room`. Returns the places of the pieces, row by row."""
     waiting: list[list[int]] = [[] for _ in range(room + 1)]
     for place, length in enumerate(lengths):
         waiting[length].append(place)
@@ -148,8 +147,8 @@ def _framed(documents: Ragged, start_id: int | None, eos_id: int) -> tuple[np.nd
 
 
 class WindowBatches(Batches[np.ndarray]):
-    """Random windows of one long text, as nanoGPT takes them: `rows` windows of `context` tokens, each label
-    the next token. An epoch is as many batches as cover the text once on average."""
+    """Random windows of one long text, as nanoGPT takes them: `rows` windows of `context` tokens, each label the next
+    token. An epoch is as many batches as cover the text once on average."""
 
     def __init__(self, ids: Sequence[int] | np.ndarray, *, context: int, rows: int, seed: int = 0) -> None:
         """`ids` is the whole text. CutawayError if it has fewer than `context` + 1 tokens."""
@@ -177,8 +176,7 @@ class WindowBatches(Batches[np.ndarray]):
         return Batch({"ids": tensor(self._ids[places])}, tensor(self._ids[places + 1]), tensor(entry))
 
     def once(self) -> Iterator[Batch]:
-        """The whole text from its beginning in windows side by side: every token but the first is a label
-        once."""
+        """The whole text from its beginning in windows side by side: every token but the first is a label once."""
         starts = np.arange(0, len(self._ids) - 1, self._context)
         for at in range(0, len(starts), self._rows):
             chosen = starts[at : at + self._rows]
@@ -190,9 +188,9 @@ class WindowBatches(Batches[np.ndarray]):
 
 
 class MaskedBatches(Batches[Cut]):
-    """Rows for a masked model: each document, cut into stretches that fit between cls and sep, a row of its
-    own; rows of nearly equal length together, within a budget of B·T. Labels are the original ids at every
-    real position: the objective chooses which to hide."""
+    """Rows for a masked model: each document, cut into stretches that fit between cls and sep, a row of its own; rows
+    of nearly equal length together, within a budget of B·T. Labels are the original ids at every real position: the
+    objective chooses which to hide."""
 
     def __init__(
         self,

@@ -58,10 +58,9 @@ def pair_examples(
 ) -> dict[str, Pairs]:
     """Tokenise pairs into examples, one `Pairs` for each domain.
 
-    `target_mark` (">>eng<<") is the control token put before the source of source → target; `source_mark`,
-    when given, asks for the other direction too, target → source, with that token before. Lengths count the
-    mark and eos. Pairs with a blank side are left out and counted in `report.empty`, longer ones in
-    `report.long` (once a direction).
+    `target_mark` (">>eng<<") is the control token put before the source of source → target; `source_mark`, when given,
+    asks for the other direction too, target → source, with that token before. Lengths count the mark and eos. Pairs
+    with a blank side are left out and counted in `report.empty`, longer ones in `report.long` (once a direction).
     Raises CutawayError for a mark that is no control token or a tokenizer without eos."""
     report = report or Report()
     eos = tokenizer.require("eos")
@@ -127,8 +126,8 @@ class PairBatches(Batches[Cut]):
         row_multiple: int = 8,
     ) -> None:
         """`budget` is the largest B·(S+T), padding included. Lengths are rounded up to `multiple`: on everyday
-        sentences 2 leaves 4 % padding in about 700 shapes, 4 leaves 10 % in 300. `index` of a batch counts
-        examples through all parts in order."""
+        sentences 2 leaves 4 % padding in about 700 shapes, 4 leaves 10 % in 300. `index` of a batch counts examples
+        through all parts in order."""
         self._source = Ragged.join([part.source for part in parts])
         self._target = Ragged.join([part.target for part in parts])
         if not len(self._source):

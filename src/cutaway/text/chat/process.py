@@ -36,8 +36,8 @@ class TemplateProcess:
     """One process, started when it is first needed and kept: starting takes a hundred times as long as rendering.
 
     Requests of several threads wait for one another. After a limit was passed the process is ended, and the next
-    request starts a fresh one. Where the system has no limit of memory for a process (Windows, macOS) a template
-    can fill memory for as long as it may run.
+    request starts a fresh one. Where the system has no limit of memory for a process (Windows, macOS) a template can
+    fill memory for as long as it may run.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -50,8 +50,8 @@ class TemplateProcess:
     def render(self, template: str, values: Mapping[str, object], where: str) -> str:
         """The text that the template makes of the values, which must be plain JSON.
 
-        Raises CutawayError naming `where` for a template that is too long, malformed, fails, refuses the values,
-        or passes a limit: of time, of memory, `LONGEST_TEXT`.
+        Raises CutawayError naming `where` for a template that is too long, malformed, fails, refuses the values, or
+        passes a limit: of time, of memory, `LONGEST_TEXT`.
         """
         size = len(template.encode("utf-8", "surrogatepass"))
         if size > LONGEST_TEMPLATE:

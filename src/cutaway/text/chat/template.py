@@ -45,8 +45,8 @@ def render(
     """The messages, each with `role` and `content` (and whatever else plain JSON holds), as the template writes them.
 
     `controls` are the spellings of control tokens, `variables` what the template finds beside the messages
-    (`bos_token`, …), `reply` asks for the head of the answer that is to come.
-    Raises CutawayError naming `where` for messages of unknown roles and whatever `TemplateProcess.render` refuses.
+    (`bos_token`, …), `reply` asks for the head of the answer that is to come. Raises CutawayError naming `where` for
+    messages of unknown roles and whatever `TemplateProcess.render` refuses.
     """
     for number, message in enumerate(messages, start=1):
         if message.get("role") not in ROLES:

@@ -188,7 +188,6 @@ def flag(settings: Mapping[str, object], key: str, default: bool, file: Path) ->
 # tiktoken's files: a line is a piece in base64 and its rank (Qwen's `qwen.tiktoken`, Llama 3's `tokenizer.model`,
 # OpenAI's). The rule for cutting text and the control tokens are not in the file; the number of pieces tells them.
 
-_MAX_BYTES = 64 * 2**20
 _LINE = re.compile(rb"([A-Za-z0-9+/]+={0,2}) ([0-9]{1,8})")
 
 
@@ -263,11 +262,6 @@ def read_tiktoken(file: Path, settings: Mapping[str, object]) -> tuple[Part, dic
 
 def _ranks(file: Path) -> dict[bytes, int]:
     """Pieces by rank."""
-    size = file.stat().st_size
-    if size > _MAX_BYTES:
-        raise CutawayError(
-            "{file}: {size:,} bytes, expected a vocabulary of at most 64 MB", file=file, size=size
-        )
     pieces: list[bytes] = []
     for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
         line = line.removesuffix(b"\r")

@@ -12,7 +12,6 @@ import binascii
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
 
 import tokenizers
 
@@ -31,16 +30,7 @@ from cutaway.words import say
 
 # In tokenizer_config.json: the tokenizer.json was a SentencePiece Unigram model.
 SETTING = "sentencepiece_unigram"
-
-
-class Cutter(Protocol):
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts."""
-        ...
-
-    def cut(self, text: str) -> Cut:
-        """One text, with places."""
-        ...
+_FEW = 50
 
 
 class LibraryCutter:
@@ -54,12 +44,14 @@ class LibraryCutter:
         self._failure = say("{where}: cannot tokenise", where=where)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts."""
         if self._charsmap is not None:
             texts = [self._charsmap.text(text) for text in texts]
         with tokenizer_json.named_failure(self._failure):
             return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
 
     def cut(self, text: str) -> Cut:
+        """One text, with places."""
         normal, spans = (text, None) if self._charsmap is None else self._charsmap.aligned(text)
         with tokenizer_json.named_failure(self._failure):
             found = self.library.encode(normal, add_special_tokens=False)
@@ -137,8 +129,8 @@ class SentencePieceCutter:
         where: str,
         marks: tokenizers.Tokenizer | None = None,
     ) -> None:
-        """`description` is the tokenizer.json that `sentencepiece_model.describe` makes; no text becomes a piece
-        that is in `hidden`. `marks` finds control tokens in a text; what stands between two is cut by itself."""
+        """`description` is the tokenizer.json that `sentencepiece_model.describe` makes; no text becomes a piece that
+        is in `hidden`. `marks` finds control tokens in a text; what stands between two is cut by itself."""
         self._description, self._hidden, self._where, self._marks = description, hidden, where, marks
         self._failure = say("{where}: cannot tokenise", where=where)
 
@@ -194,12 +186,16 @@ class SentencePieceCutter:
         return processor(written(self._model), self._where)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts."""
         if self._marks is not None:
             return [self.cut(text).ids for text in texts]
         with tokenizer_json.named_failure(self._failure):
-            return self._processor.encode(list(texts))
+            encode = self._processor.encode
+            # The library's threads take longer to start than a few texts to cut.
+            return encode(list(texts)) if len(texts) > _FEW else [encode(text) for text in texts]
 
     def cut(self, text: str) -> Cut:
+        """One text, with places."""
         with tokenizer_json.named_failure(self._failure):
             return self._whole(text)
 
@@ -250,3 +246,6 @@ class SentencePieceCutter:
             offsets.append((spans[at][0], spans[at][0] if prefix else spans[stop - 1][1]))
             at = stop
         return Cut(found["ids"], offsets, found["pieces"])
+
+
+Cutter = LibraryCutter | SentencePieceCutter

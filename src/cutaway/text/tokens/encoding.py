@@ -33,8 +33,8 @@ class Encoding:
 
 
 def settle(text: str, pieces: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Offsets that never run back; a lone space mark put before the text by a rule spans nothing (the library
-    gives it the first character's span, huggingface/tokenizers#1775)."""
+    """Offsets that never run back; a lone space mark put before the text by a rule spans nothing (the library gives it
+    the first character's span, huggingface/tokenizers#1775)."""
     settled: list[tuple[int, int]] = []
     last = (0, 0)
     for piece, (start, end) in zip(pieces, offsets, strict=True):
@@ -67,9 +67,8 @@ def share_out(pieces: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list
 def traced(
     offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], length: int
 ) -> list[tuple[int, int]]:
-    """Offsets in a normalised text as offsets in the original of that length, where each character of the
-    normalised text stands for one of `spans`. A piece that is part of what one character became has that
-    character's span."""
+    """Offsets in a normalised text as offsets in the original of that length, where each character of the normalised
+    text stands for one of `spans`. A piece that is part of what one character became has that character's span."""
     starts = [*(start for start, _ in spans), length]
     return [(starts[start], spans[end - 1][1] if end > start else starts[start]) for start, end in offsets]
 

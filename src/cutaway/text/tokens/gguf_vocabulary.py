@@ -47,8 +47,8 @@ _CUT_OF = {
 def from_gguf(metadata: Mapping[str, object], where: str = "the GGUF file") -> Tokenizer:
     """The tokenizer that a GGUF file carries; `metadata` are its keys with plain values, arrays as lists.
 
-    Models "gpt2" (byte-level BPE, cut by the rule that `tokenizer.ggml.pre` names) and "llama" (SentencePiece
-    BPE). Raises CutawayError naming `where` and the key for what is missing, malformed or not known."""
+    Models "gpt2" (byte-level BPE, cut by the rule that `tokenizer.ggml.pre` names) and "llama" (SentencePiece BPE).
+    Raises CutawayError naming `where` and the key for what is missing, malformed or not known."""
     return _Reader(metadata, where).tokenizer()
 
 

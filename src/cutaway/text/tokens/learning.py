@@ -1,9 +1,8 @@
 """Learning a vocabulary from text, of six kinds.
 
-The pieces of the subword kinds carry the spaces before them as they are (` love`); nothing is normalised
-unless asked for. "bpe" and "unigram" put one space before a text that begins with a letter or digit of a
-spaced script, or with a space, and take it away when decoding: so `Tom` is one piece at the start of a text
-and within it.
+The pieces of the subword kinds carry the spaces before them as they are (` love`); nothing is normalised unless asked
+for. "bpe" and "unigram" put one space before a text that begins with a letter or digit of a spaced script, or with a
+space, and take it away when decoding: so `Tom` is one piece at the start of a text and within it.
 """
 
 import json
@@ -93,8 +92,7 @@ def _texts(source: Iterable[str | Path]) -> Iterator[str]:
 
 
 def _subwords(source: Sequence[str | Path], plan: Plan) -> Tokenizer:
-    """`bpe-bytes`, `bpe` and `unigram`: one way to split text, three ways to learn pieces within the
-    parts."""
+    """`bpe-bytes`, `bpe` and `unigram`: one way to split text, three ways to learn pieces within the parts."""
     assert plan.vocab_size is not None
     steps = _normalizers(plan)
     split = pre_tokenizers.Split(Regex(_SPLIT), "isolated")

@@ -15,7 +15,6 @@ from cutaway.text.tokens.sentencepiece_model import (
     PieceType,
     SentencePieceModel,
     describe,
-    load,
     parse,
 )
 from cutaway.text.tokens.tokenizer_json import Part
@@ -34,7 +33,7 @@ def begins_as_model(file: Path) -> bool:
 
 def read_model(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str, str]]:
     """The tokenizer.json of a model file alone, and the usual roles of its control tokens."""
-    model = parse(load(file), str(file))
+    model = parse(file.read_bytes(), str(file))
     pieces = model.pieces
     name = str(settings.get("tokenizer_class", "")).removesuffix("Fast").removesuffix("Tokenizer")
     contents = {*model.names(PieceType.CONTROL), *model.names(PieceType.UNKNOWN)}
@@ -113,9 +112,8 @@ class JointVocabulary:
         return unk in ids or max(ids, default=0) >= self.size
 
     def numbered(self, cut: Cut, unk: int) -> list[int]:
-        """The ids as the vocabulary has them. A run of characters that the model
-        does not know is looked up as it stands: that is how Marian's own tools, and `transformers`, number `北京` in an
-        English text."""
+        """The ids as the vocabulary has them. A run of characters that the model does not know is looked up as it
+        stands: that is how Marian's own tools, and `transformers`, number `北京` in an English text."""
         return [
             self.elsewhere.get(surface, unk) if id == unk else id if id < self.size else unk
             for id, surface in zip(cut.ids, cut.surfaces, strict=True)
@@ -157,7 +155,7 @@ def _numbered_files(folder: Path, models: Sequence[str]) -> tuple[dict[str, int]
         numbers[piece] = id
     if len(set(numbers.values())) < len(numbers):
         raise CutawayError("{file}: two pieces have the same id; expected an id for each", file=file)
-    return numbers, {NUMBERS: file.read_bytes()} | {name: load(folder / name) for name in models}
+    return numbers, {NUMBERS: file.read_bytes()} | {name: (folder / name).read_bytes() for name in models}
 
 
 def _side(

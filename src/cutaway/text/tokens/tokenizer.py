@@ -17,6 +17,7 @@ from cutaway.text.tokens.encoding import Encoding
 from cutaway.text.tokens.plan import BERT_ROLES, DEFAULT_ROLES, Kind, Normalization, Plan
 from cutaway.text.tokens.sentencepiece_ids import JointVocabulary
 from cutaway.text.tokens.vocabulary import ROLES, Vocabulary, check_role, named
+from cutaway.words import say
 
 _CHUNK = 4096
 MOST_GAPS = 100_000  # ids without a piece that are believed whatever the number of pieces
@@ -32,18 +33,18 @@ class Tokenizer(Vocabulary):
         where: str = "tokenizer.json",
         joint: JointVocabulary | None = None,
     ) -> None:
-        """`source` is the text of a tokenizer.json, `settings` that of tokenizer_config.json (roles of
-        control tokens), `joint` the ids of a vocabulary that two sides share, when the file is one side's.
-        Raises CutawayError naming `where` for anything malformed."""
+        """`source` is the text of a tokenizer.json, `settings` that of tokenizer_config.json (roles of control tokens),
+        `joint` the ids of a vocabulary that two sides share, when the file is one side's. Raises CutawayError naming
+        `where` for anything malformed."""
         self._source, self._settings, self._joint = source, dict(settings), joint
         description = tokenizer_json.read(source, where)
         controls = tokenizer_json.controls(
             description, {name for role in ROLES for name in named(settings, role)}
         )
         kinds = tokenizer_json.decoders(description)
-        self._by_sentencepiece = (
-            joint is not None or settings.get(SETTING) is True
-        ) and SentencePieceCutter.fits(description)
+        exact = joint is not None or settings.get(SETTING) is True
+        with tokenizer_json.named_failure(say("{where}: malformed vocabulary", where=where)):
+            self._by_sentencepiece = exact and SentencePieceCutter.fits(description)
         library = self._library(description, controls, where)
         self._cutter: Cutter = library
         if self._by_sentencepiece:
@@ -55,7 +56,7 @@ class Tokenizer(Vocabulary):
         size = max(pieces, default=-1) + 1 if joint is None else joint.size
         if joint is None and size > 2 * len(pieces) + MOST_GAPS:
             raise CutawayError(
-                "{where}: a piece has the id {id:,}, but the file has {count:,} pieces only",
+                "{where}: a piece has the id {id:,}, but there are only {count:,} pieces",
                 where=where,
                 id=size - 1,
                 count=len(pieces),
@@ -89,14 +90,13 @@ class Tokenizer(Vocabulary):
     def open(cls, path: str | Path, side: Literal["source", "target"] = "source") -> "Tokenizer":
         """Read the tokenizer of a model folder, or one tokenizer file.
 
-        Opened are `tokenizer.json`; SentencePiece models; Marian's `source.spm`, `target.spm` and
-        `vocab.json`, and M2M100's; `vocab.json` with `merges.txt`; `vocab.txt` (BERT's); and tiktoken's files. A
-        text is normalised as SentencePiece itself does wherever its table of replacements is used, and cut as it
-        does wherever a Unigram model of its own was opened, also after `save`. `side` chooses
-        what a pair's text is cut by (ids and decoding are the same); it changes nothing where there is one
-        side. Roles come from `tokenizer_config.json` and `special_tokens_map.json` beside it when present,
-        otherwise from the usual names (`<pad>`, …). Raises CutawayError naming the file and what is wrong with
-        it."""
+        Opened are `tokenizer.json`; SentencePiece models; Marian's `source.spm`, `target.spm` and `vocab.json`, and
+        M2M100's; `vocab.json` with `merges.txt`; `vocab.txt` (BERT's); and tiktoken's files. A text is normalised as
+        SentencePiece itself does wherever its table of replacements is used, and cut as it does wherever a Unigram
+        model of its own was opened, also after `save`. `side` chooses what a pair's text is cut by (ids and decoding
+        are the same); it changes nothing where there is one side. Roles come from `tokenizer_config.json` and
+        `special_tokens_map.json` beside it when present, otherwise from the usual names (`<pad>`, …). Raises
+        CutawayError naming the file and what is wrong with it."""
         opened = vocabulary_files.read(Path(path))
         tokenizer = cls(opened.source, opened.settings, opened.where, opened.joint)
         return tokenizer if side == "source" else tokenizer.target
@@ -108,8 +108,7 @@ class Tokenizer(Vocabulary):
 
     @property
     def target(self) -> "Tokenizer":
-        """What target texts are cut by: another tokenizer with the same ids for a pair (Marian), otherwise
-        this one."""
+        """What target texts are cut by: another tokenizer with the same ids for a pair (Marian), otherwise this one."""
         return self._target or self
 
     @cached_property
@@ -139,13 +138,12 @@ class Tokenizer(Vocabulary):
         """Learn a vocabulary; see `learning.train` for the kinds and what each keeps exactly.
 
         `texts` are strings, or paths of plain text files (one text a line, `.gz` or not). `vocab_size` counts
-        everything, control tokens and the 256 bytes included; None (kinds `words` and `characters` only)
-        keeps every one that occurs `min_count` times. `roles` maps names of `ROLES` to their pieces;
-        `languages` ("eng", "zho") become control tokens `>>eng<<`; `controls` are further ones. `alphabet`
-        limits the characters that get a piece of their own; otherwise they are the most frequent ones that
-        make up `coverage` of the text. `template` ("$A </s>") is what `transformers` wraps around a text;
-        cutaway itself adds nothing.
-        Raises CutawayError for a vocabulary too small, an empty text, an unknown kind or role."""
+        everything, control tokens and the 256 bytes included; None (kinds `words` and `characters` only) keeps every
+        one that occurs `min_count` times. `roles` maps names of `ROLES` to their pieces; `languages` ("eng", "zho")
+        become control tokens `>>eng<<`; `controls` are further ones. `alphabet` limits the characters that get a piece
+        of their own; otherwise they are the most frequent ones that make up `coverage` of the text. `template` ("$A
+        </s>") is what `transformers` wraps around a text; cutaway itself adds nothing. Raises CutawayError for a
+        vocabulary too small, an empty text, an unknown kind or role."""
         if roles is None:
             roles = BERT_ROLES if kind == "wordpiece" else DEFAULT_ROLES
         for role in roles:
@@ -174,8 +172,8 @@ class Tokenizer(Vocabulary):
         return cls(learning.train(texts, plan), settings, f"{kind} tokenizer")
 
     def save(self, folder: str | Path) -> None:
-        """Write `tokenizer.json` and `tokenizer_config.json`, which `transformers.AutoTokenizer` opens too;
-        for a joint vocabulary its own files instead of `tokenizer.json`, which cannot hold one."""
+        """Write `tokenizer.json` and `tokenizer_config.json`, which `transformers.AutoTokenizer` opens too; for a joint
+        vocabulary its own files instead of `tokenizer.json`, which cannot hold one."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         files = {"tokenizer.json": self._source.encode()} if self._joint is None else self._joint.files
@@ -186,8 +184,8 @@ class Tokenizer(Vocabulary):
 
     @cached_property
     def around(self) -> tuple[list[int], list[int]]:
-        """The control tokens that the file puts before and after one text (`[CLS]` and `[SEP]` of BERT); `encode`
-        adds none. CutawayError for a post-processor that is malformed."""
+        """The control tokens that the file puts before and after one text (`[CLS]` and `[SEP]` of BERT); `encode` adds
+        none. CutawayError for a post-processor that is malformed."""
         before, after = tokenizer_json.around(self._post_processor, self._where)
         for id in (*before, *after):
             self.piece(id)  # which refuses one that is out of range
@@ -205,8 +203,8 @@ class Tokenizer(Vocabulary):
     def encode_ids(self, texts: Sequence[str], controls: bool = False) -> list[list[int]]:
         """Ids of many texts at once, without special tokens added.
 
-        With `controls=True` the spelling of a control token in a text becomes that token, as the `tokenizers`
-        library does by default: only for text whose author may steer the model, never for a user's."""
+        With `controls=True` the spelling of a control token in a text becomes that token, as the `tokenizers` library
+        does by default: only for text whose author may steer the model, never for a user's."""
         cutter = self._cutter_with_controls if controls else self._cutter
         ids: list[list[int]] = []
         for start in range(0, len(texts), _CHUNK):  # the library keeps much more than the ids of each text
@@ -253,9 +251,9 @@ def _valid(text: str) -> str:
 class TextStream:
     """Turns ids into text one by one: the joined deltas equal `tokenizer.decode` of all ids.
 
-    Text is held back while it may still change: an incomplete character, or (with byte fallback, where one
-    bad byte spoils its whole run) a run of byte pieces. Only a window from the last settled piece on is
-    decoded again, so a push costs the same however long the text is."""
+    Text is held back while it may still change: an incomplete character, or (with byte fallback, where one bad byte
+    spoils its whole run) a run of byte pieces. Only a window from the last settled piece on is decoded again, so a push
+    costs the same however long the text is."""
 
     def __init__(self, tokenizer: Tokenizer, skip_special: bool = True) -> None:
         self._tokenizer = tokenizer
@@ -281,8 +279,7 @@ class TextStream:
         return delta
 
     def finish(self) -> str:
-        """What is still held back, as `decode` gives it (a character that was never completed becomes
-        U+FFFD)."""
+        """What is still held back, as `decode` gives it (a character that was never completed becomes U+FFFD)."""
         delta = self._tokenizer.decode(self._window, skip_special=False)[self._sent :] if self._window else ""
         self._window, self._sent = [], 0
         return delta

@@ -224,9 +224,9 @@ def controls(description: Mapping, roles: Collection[str]) -> dict[int, str]:
 
 
 def without(description: Mapping, contents: Collection[str], where: str) -> str:
-    """The same tokenizer, unable to produce a control token: no merge leads to one, and in the vocabulary and among
-    the added tokens they keep their ids under names that no text can spell (random, anew in every process). It
-    adds, pads and cuts nothing."""
+    """The same tokenizer, unable to produce a control token: no merge leads to one, and in the vocabulary and among the
+    added tokens they keep their ids under names that no text can spell (random, anew in every process). It adds, pads
+    and cuts nothing."""
     model = dict(description["model"])
     secret = secrets.token_hex(16)
     hidden = {content: f"{UNREACHABLE}{secret}{content}" for content in contents}

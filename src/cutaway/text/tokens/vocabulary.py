@@ -30,8 +30,8 @@ class Vocabulary:
         decoders: set[str],
         where: str,
     ) -> None:
-        """`pieces` by id, None where an id has none; `settings` name the roles (`pad_token`, …); `decoders` are
-        the types of a tokenizer.json's decoder, which say how bytes are spelled."""
+        """`pieces` by id, None where an id has none; `settings` name the roles (`pad_token`, …); `decoders` are the
+        types of a tokenizer.json's decoder, which say how bytes are spelled."""
         self._pieces = list(pieces)
         self._ids = {piece: id for id, piece in enumerate(pieces) if piece is not None}
         self._controls = dict(controls)

@@ -94,7 +94,7 @@ def read(path: Path) -> Opened:
     kind, file = found
     for each in [file] if file == path else sorted(file.parent.glob("*")):
         size = each.stat().st_size
-        if each.suffix in _SUFFIXES and size > MOST_BYTES:
+        if (each == file or each.suffix in _SUFFIXES) and size > MOST_BYTES:
             raise CutawayError(
                 "{file}: {size:,} bytes, expected a tokenizer's file of at most {limit:,}",
                 file=each,
