@@ -79,7 +79,7 @@ def test_a_bad_byte_is_named_by_line_and_byte(write):
     assert len(list(read_lines(path, "skip", report))) == 5000
     assert (report.lines, report.replaced, report.skipped) == (5001, 0, 1)
     assert [str(problem) for problem in report.problems] == [message.split(";")[0]]
-    assert str(report) == "5,001 lines, 1 bad lines skipped"
+    assert str(report) == "lines: 5,001, bad lines skipped: 1"
 
 
 def test_a_bad_byte_after_a_mark_is_counted_from_the_start_of_the_file(write):

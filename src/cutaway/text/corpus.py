@@ -46,11 +46,11 @@ class Report:
     def told(self) -> Phrase:
         """The counts that are not 0, in words."""
         parts = (
-            (self.lines, say("{n:,} lines", n=self.lines)),
-            (self.replaced, say("{n:,} bad bytes replaced", n=self.replaced)),
-            (self.skipped, say("{n:,} bad lines skipped", n=self.skipped)),
-            (self.empty, say("{n:,} empty ones left out", n=self.empty)),
-            (self.long, say("{n:,} too long ones left out", n=self.long)),
+            (self.lines, say("lines: {n:,}", n=self.lines)),
+            (self.replaced, say("bad bytes replaced: {n:,}", n=self.replaced)),
+            (self.skipped, say("bad lines skipped: {n:,}", n=self.skipped)),
+            (self.empty, say("empty ones left out: {n:,}", n=self.empty)),
+            (self.long, say("too long ones left out: {n:,}", n=self.long)),
         )
         return listed(phrase for place, (count, phrase) in enumerate(parts) if count or place == 0)
 
