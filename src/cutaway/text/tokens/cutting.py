@@ -38,7 +38,7 @@ class LibraryCutter:
 
     def __init__(self, source: str, charsmap: "Replacements | None", byte_fallback: bool, where: str) -> None:
         """`source` is the text of a tokenizer.json without that table."""
-        self.library = tokenizer_json.build(source, where)
+        self.engine = tokenizer_json.build(source, where)
         self._charsmap, self._byte_fallback = charsmap, byte_fallback
         # For one, where the unknown piece is missing.
         self._failure = say("{where}: cannot tokenise", where=where)
@@ -48,13 +48,13 @@ class LibraryCutter:
         if self._charsmap is not None:
             texts = [self._charsmap.text(text) for text in texts]
         with tokenizer_json.named_failure(self._failure):
-            return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
+            return [found.ids for found in self.engine.encode_batch_fast(texts, add_special_tokens=False)]
 
     def cut(self, text: str) -> Cut:
         """One text, with places."""
         normal, spans = (text, None) if self._charsmap is None else self._charsmap.aligned(text)
         with tokenizer_json.named_failure(self._failure):
-            found = self.library.encode(normal, add_special_tokens=False)
+            found = self.engine.encode(normal, add_special_tokens=False)
         surfaces = [normal[start:end] for start, end in found.offsets]
         offsets = encoding.settle(normal, found.tokens, found.offsets)
         if self._byte_fallback:

@@ -49,9 +49,9 @@ class Tokenizer(Vocabulary):
         self._cutter: Cutter = library
         if self._by_sentencepiece:
             self._cutter = SentencePieceCutter(description, controls.values(), where)
-        self._decoder = library.library.decoder
+        self._decoder = library.engine.decoder
         self._post_processor = description.get("post_processor")
-        vocabulary = library.library.get_vocab(with_added_tokens=True)
+        vocabulary = library.engine.get_vocab(with_added_tokens=True)
         pieces = {id: tokenizer_json.shown(piece) for piece, id in vocabulary.items()} | controls
         size = max(pieces, default=-1) + 1 if joint is None else joint.size
         if joint is None and size > 2 * len(pieces) + MOST_GAPS:
@@ -82,7 +82,7 @@ class Tokenizer(Vocabulary):
         library = self._library(description, {}, self._where)
         if not self._by_sentencepiece:
             return library
-        return SentencePieceCutter(description, (), self._where, library.library)
+        return SentencePieceCutter(description, (), self._where, library.engine)
 
     # Opening, training, saving.
 
