@@ -205,7 +205,7 @@ def written(model: SentencePieceModel) -> bytes:
     """The bytes of a file with that model."""
     rules = model.rules
     pieces = (
-        _field(1, _field(1, piece.text.encode()) + _field(2, piece.score) + _field(3, piece.type))
+        _field(1, _field(1, piece.text.encode()) + struct.pack("<BfBB", 0x15, piece.score, 0x18, piece.type))
         for piece in model.pieces
     )
     kind = next(number for number, name in _KINDS.items() if name == model.kind)
@@ -215,9 +215,7 @@ def written(model: SentencePieceModel) -> bytes:
     return b"".join(pieces) + _field(2, trainer) + _field(3, normalizer)
 
 
-def _field(number: int, value: bytes | int | float) -> bytes:
-    if isinstance(value, float):
-        return bytes([number << 3 | 5]) + struct.pack("<f", value)
+def _field(number: int, value: bytes | int) -> bytes:
     if isinstance(value, int):
         return _number(number << 3) + _number(value)
     return bytes([number << 3 | 2]) + _number(len(value)) + value
