@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.errors import CutawayError
 from cutaway.files import read_text
 from cutaway.models.build import Model, skeleton
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 TEMPLATE = "chat_template.jinja"

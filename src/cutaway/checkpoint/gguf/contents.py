@@ -18,7 +18,7 @@ from cutaway.checkpoint.gguf.architectures import ARCHITECTURES, KEYS, NEUTRAL, 
 from cutaway.checkpoint.gguf.header import MOST_TENSORS, Header, Placed, read_header
 from cutaway.checkpoint.gguf.types import read_tensor
 from cutaway.errors import CutawayError, nearest
-from cutaway.text.formats.gguf import from_gguf
+from cutaway.text.tokens.gguf_vocabulary import from_gguf
 
 Change = Callable[[Tensor], Tensor]
 
