@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.parity.reference import CASES, parity
 
-from cutaway.checkpoint.architectures.registry import ARCHITECTURES
+from cutaway.checkpoint.published import ARCHITECTURES
 from cutaway.models.build import FAMILIES
 from cutaway.tap import TAPS
 

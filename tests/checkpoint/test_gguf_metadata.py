@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gguf import GGUFWriter, RopeScalingType
 
-from cutaway.checkpoint.gguf import contents as gguf
+from cutaway.checkpoint.gguf_model import read_gguf
 from cutaway.errors import CutawayError
 
 Write = Callable[[GGUFWriter], object]
@@ -50,7 +50,7 @@ def tensor(name: str, *shape: int, first: float = 1.0) -> Write:
 
 
 def test_config(tmp_path: Path) -> None:
-    contents = gguf.read(model_file(tmp_path / "model.gguf"))
+    contents = read_gguf(model_file(tmp_path / "model.gguf"))
     assert contents.config == {
         "model_type": "llama", "vocab_size": 12, "hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 24,
         "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64,
@@ -75,7 +75,7 @@ def test_tokens(tmp_path: Path) -> None:
         writer.add_pad_token_id(2**32 - 1)
         writer.add_chat_template("{{ messages[0].content }}")
 
-    contents = gguf.read(model_file(tmp_path / "model.gguf", write))
+    contents = read_gguf(model_file(tmp_path / "model.gguf", write))
     assert contents.tokenizer is not None
     assert contents.tokenizer.encode("hi hip").ids == [5, 6, 5, 10]
     ids = {key: value for key, value in contents.config.items() if key.endswith("token_id")}
@@ -89,7 +89,7 @@ def test_one_size_for_each_layer(tmp_path: Path) -> None:
         writer.add_head_count_kv([2])
         writer.add_array("llama.rope.freq_base", [500.0, 500.0])
 
-    config = gguf.read(model_file(tmp_path / "model.gguf", write)).config
+    config = read_gguf(model_file(tmp_path / "model.gguf", write)).config
     assert config["num_key_value_heads"] == 2
     assert config["rope_theta"] == 500.0
 
@@ -105,7 +105,7 @@ def both_scalings(writer: GGUFWriter) -> None:
 
 
 def test_a_factor_of_one_is_no_scaling(tmp_path: Path) -> None:
-    assert "rope_scaling" not in gguf.read(model_file(tmp_path / "model.gguf", not_scaled)).config
+    assert "rope_scaling" not in read_gguf(model_file(tmp_path / "model.gguf", not_scaled)).config
 
 
 REFUSED: dict[str, tuple[Write, str]] = {
@@ -124,12 +124,12 @@ REFUSED: dict[str, tuple[Write, str]] = {
     "two scalings": (both_scalings, "expected one of them"),
     "factors of no Llama": (tensor("rope_freqs.weight", 4, first=8.0), "rope_freqs.weight is not what Llama 3.1 has"),
     "factors of another width": (tensor("rope_freqs.weight", 5), "rope_freqs.weight is not what"),
-    "a tensor of no layer": (tensor("attn_q.weight", 16, 16), "'attn_q.weight' belongs to no part"),
-    "an embedding in a layer": (tensor("blk.0.token_embd.weight", 16), "'blk.0.token_embd.weight' belongs to no part"),
-    "an unknown tensor": (tensor("blk.0.attn_sinks.weight", 2), "'blk.0.attn_sinks.weight' belongs to no part of a"),
-    "experts in a dense model": (tensor("blk.0.ffn_gate.0.weight", 24, 16), "'blk.0.ffn_gate.0.weight' belongs to no"),
-    "layer 007": (tensor("blk.007.attn_norm.weight", 16), "'blk.007.attn_norm.weight' belongs to no part"),
-    "a name that climbs": (tensor("../weights", 16), "'../weights' belongs to no part"),
+    "a tensor of no layer": (tensor("attn_q.weight", 16, 16), "'attn_q.weight' is no part"),
+    "an embedding in a layer": (tensor("blk.0.token_embd.weight", 16), "'blk.0.token_embd.weight' is no part"),
+    "an unknown tensor": (tensor("blk.0.attn_sinks.weight", 2), "'blk.0.attn_sinks.weight' is no part of a"),
+    "experts in a dense model": (tensor("blk.0.ffn_gate.0.weight", 24, 16), "'blk.0.ffn_gate.0.weight' is no part"),
+    "layer 007": (tensor("blk.007.attn_norm.weight", 16), "'blk.007.attn_norm.weight' is no part"),
+    "a name that climbs": (tensor("../weights", 16), "'../weights' is no part"),
 }  # fmt: skip
 
 
@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[Write, str]] = {
 def test_refused(name: str, tmp_path: Path) -> None:
     write, message = REFUSED[name]
     with pytest.raises(CutawayError) as caught:
-        gguf.read(model_file(tmp_path / "model.gguf", write))
+        read_gguf(model_file(tmp_path / "model.gguf", write))
     assert message in str(caught.value)
     assert str(tmp_path / "model.gguf") in str(caught.value)
 
@@ -146,12 +146,12 @@ def test_unknown_architecture(tmp_path: Path) -> None:
     with pytest.raises(
         CutawayError, match=r"'lama' \(did you mean 'llama'\?\); supported: llama, qwen2, qwen3"
     ):
-        gguf.read(model_file(tmp_path / "model.gguf", arch="lama"))
+        read_gguf(model_file(tmp_path / "model.gguf", arch="lama"))
 
 
 def test_missing_sizes(tmp_path: Path) -> None:
     with pytest.raises(CutawayError, match=r"llama\.embedding_length is None, expected a number above 0"):
-        gguf.read(model_file(tmp_path / "model.gguf", sizes=False))
+        read_gguf(model_file(tmp_path / "model.gguf", sizes=False))
 
 
 def test_experts_that_are_not_there(tmp_path: Path) -> None:
@@ -161,4 +161,4 @@ def test_experts_that_are_not_there(tmp_path: Path) -> None:
         tensor("blk.0.ffn_gate_exps.weight", 3, 24, 16)(writer)
 
     with pytest.raises(CutawayError, match=r"shape \[3, 24, 16\], expected 4 matrices"):
-        gguf.read(model_file(tmp_path / "model.gguf", write))
+        read_gguf(model_file(tmp_path / "model.gguf", write))

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from cutaway.checkpoint.architectures.registry import OWN_TYPE
-from cutaway.checkpoint.contents import Contents, Stored
 from cutaway.checkpoint.parameters import aliases, check
+from cutaway.checkpoint.published import OWN_TYPE
+from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
 from cutaway.inspection.structure.operations import Operations, operations

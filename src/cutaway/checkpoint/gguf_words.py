@@ -21,9 +21,8 @@ class GgufArchitecture:
     marked_by: str | None = None
     interleaved: bool = False  # rows of q and k lie in pairs that rotate together, theirs in halves
     norm_offset: float = 0.0  # what the file's norm weights have more than theirs
-    derive: Callable[[Mapping[str, object]], Mapping[str, object]] = (
-        lambda _: {}
-    )  # config keys from config keys
+    # Config keys that follow from config keys.
+    derive: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda _: {}
 
 
 # Metadata that changes the result, with the values that leave it alone; others are refused where `keys` lacks them.

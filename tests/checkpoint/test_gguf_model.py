@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from cutaway.checkpoint import folder
-from cutaway.checkpoint.gguf import contents as gguf
+from cutaway.checkpoint.gguf_model import read_gguf
 from cutaway.models.decoder_only import DecoderOnly
 
 V = 64
@@ -247,7 +247,7 @@ def test_same_logits_as_the_model_it_was_made_from(case: Case, tmp_path: Path) -
     theirs.save_pretrained(tmp_path / "theirs")
     published = load_file(tmp_path / "theirs" / "model.safetensors")
     convert(case, published, tmp_path / "model.gguf")
-    contents = gguf.read(tmp_path / "model.gguf")
+    contents = read_gguf(tmp_path / "model.gguf")
     assert set(contents.tensors) == set(published)
     for name, stored in contents.tensors.items():
         assert stored.kind == "F32"
