@@ -75,22 +75,17 @@ def load(path: Path | str, dtype: torch.dtype | None = torch.float32) -> Loaded:
     contents = open_contents(path)
     config, architecture = read_config(contents)
     model = skeleton(config)
-    kept = contents.weights_type() if dtype is None else dtype
+    kept, ends = contents.weights_type() if dtype is None else dtype, contents.config.get("eos_token_id")
     fill(model, architecture, contents.tensors, contents.weights_file, kept)
     return Loaded(
         model=model.eval(),
         config=config,
         tokenizer=contents.tokenizer,
         # The model's config keeps one end; where the file's has several, all of them end a text.
-        generation={**_several_ends(contents.config), **contents.generation},
+        generation={**({"eos_token_id": ends} if isinstance(ends, list) else {}), **contents.generation},
         path=Path(path),
         chat_template=contents.chat_template,
     )
-
-
-def _several_ends(config: Mapping[str, object]) -> dict[str, object]:
-    ends = config.get("eos_token_id")
-    return {"eos_token_id": ends} if isinstance(ends, list) else {}
 
 
 def save(
@@ -163,16 +158,12 @@ def open_contents(path: Path | str) -> Contents:
 def _open_folder(folder: Path) -> Contents:
     config = read_inside(folder, "config.json")
     check_links(folder, [path for path in folder.iterdir() if path.is_symlink() and path.is_file()])
-    if not found_in(folder):
-        pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
-        if pickles:
-            raise CutawayError(
-                "{folder}: {name} is missing; {advice}",
-                folder=folder,
-                name=WEIGHTS,
-                advice=_is_pickle(pickles[0]),
-            )
-        raise CutawayError("{folder}: {name} is missing", folder=folder, name=WEIGHTS)
+    pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
+    if pickles and not found_in(folder):
+        advice = _is_pickle(pickles[0])
+        raise CutawayError(
+            "{folder}: {name} is missing; {advice}", folder=folder, name=WEIGHTS, advice=advice
+        )
     tensors, weights_file = open_weights(folder)
     return Contents(
         config=config,

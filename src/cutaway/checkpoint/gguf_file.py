@@ -56,45 +56,21 @@ class GgufType:
         return values // self.block * self.bytes
 
 
-TYPES = {
-    kind.number: kind
-    for kind in (
-        GgufType(0, "F32", 1, 4, torch.float32),
-        GgufType(1, "F16", 1, 2, torch.float16),
-        GgufType(2, "Q4_0", 32, 18),
-        GgufType(3, "Q4_1", 32, 20),
-        GgufType(6, "Q5_0", 32, 22),
-        GgufType(7, "Q5_1", 32, 24),
-        GgufType(8, "Q8_0", 32, 34),
-        GgufType(9, "Q8_1", 32, 40),
-        GgufType(10, "Q2_K", 256, 84),
-        GgufType(11, "Q3_K", 256, 110),
-        GgufType(12, "Q4_K", 256, 144),
-        GgufType(13, "Q5_K", 256, 176),
-        GgufType(14, "Q6_K", 256, 210),
-        GgufType(15, "Q8_K", 256, 292),
-        GgufType(16, "IQ2_XXS", 256, 66),
-        GgufType(17, "IQ2_XS", 256, 74),
-        GgufType(18, "IQ3_XXS", 256, 98),
-        GgufType(19, "IQ1_S", 256, 50),
-        GgufType(20, "IQ4_NL", 32, 18),
-        GgufType(21, "IQ3_S", 256, 110),
-        GgufType(22, "IQ2_S", 256, 82),
-        GgufType(23, "IQ4_XS", 256, 136),
-        GgufType(24, "I8", 1, 1, torch.int8),
-        GgufType(25, "I16", 1, 2, torch.int16),
-        GgufType(26, "I32", 1, 4, torch.int32),
-        GgufType(27, "I64", 1, 8, torch.int64),
-        GgufType(28, "F64", 1, 8, torch.float64),
-        GgufType(29, "IQ1_M", 256, 56),
-        GgufType(30, "BF16", 1, 2, torch.bfloat16),
-        GgufType(34, "TQ1_0", 256, 54),
-        GgufType(35, "TQ2_0", 256, 66),
-        GgufType(39, "MXFP4", 32, 17),
-        GgufType(40, "NVFP4", 64, 36),
-        GgufType(41, "Q1_0", 128, 18),
-    )
-}
+_ALL_TYPES = (
+    GgufType(0, "F32", 1, 4, torch.float32), GgufType(1, "F16", 1, 2, torch.float16), GgufType(2, "Q4_0", 32, 18),
+    GgufType(3, "Q4_1", 32, 20), GgufType(6, "Q5_0", 32, 22), GgufType(7, "Q5_1", 32, 24),
+    GgufType(8, "Q8_0", 32, 34), GgufType(9, "Q8_1", 32, 40), GgufType(10, "Q2_K", 256, 84),
+    GgufType(11, "Q3_K", 256, 110), GgufType(12, "Q4_K", 256, 144), GgufType(13, "Q5_K", 256, 176),
+    GgufType(14, "Q6_K", 256, 210), GgufType(15, "Q8_K", 256, 292), GgufType(16, "IQ2_XXS", 256, 66),
+    GgufType(17, "IQ2_XS", 256, 74), GgufType(18, "IQ3_XXS", 256, 98), GgufType(19, "IQ1_S", 256, 50),
+    GgufType(20, "IQ4_NL", 32, 18), GgufType(21, "IQ3_S", 256, 110), GgufType(22, "IQ2_S", 256, 82),
+    GgufType(23, "IQ4_XS", 256, 136), GgufType(24, "I8", 1, 1, torch.int8), GgufType(25, "I16", 1, 2, torch.int16),
+    GgufType(26, "I32", 1, 4, torch.int32), GgufType(27, "I64", 1, 8, torch.int64),
+    GgufType(28, "F64", 1, 8, torch.float64), GgufType(29, "IQ1_M", 256, 56),
+    GgufType(30, "BF16", 1, 2, torch.bfloat16), GgufType(34, "TQ1_0", 256, 54), GgufType(35, "TQ2_0", 256, 66),
+    GgufType(39, "MXFP4", 32, 17), GgufType(40, "NVFP4", 64, 36), GgufType(41, "Q1_0", 128, 18),
+)  # fmt: skip
+TYPES = {kind.number: kind for kind in _ALL_TYPES}
 
 
 @dataclass(frozen=True)
@@ -183,6 +159,7 @@ class _Reader:
     def __init__(self, file: BinaryIO, path: Path) -> None:
         status = os.fstat(file.fileno())
         self.file, self.path, self.version, self.size = file, path, version_of(status), status.st_size
+        self.most = min(self.size, MOST_BYTES)
         self.reading: tuple[str, int | str] = "header", 0
         self.at = 0
         self.values = 0
@@ -199,13 +176,12 @@ class _Reader:
         )
 
     def take(self, count: int) -> bytes:
-        most = min(self.size, MOST_BYTES)
-        if count > most - self.at:
+        if count > self.most - self.at:
             raise CutawayError(
                 "asks for {count} bytes at byte {at}, but the header must end within {most} bytes",
                 count=count,
                 at=self.at,
-                most=most,
+                most=self.most,
             )
         self.at += count
         data = self.file.read(count)
@@ -219,11 +195,11 @@ class _Reader:
     def u64(self) -> int:
         return int.from_bytes(self.take(8), "little")
 
-    def count(self, what: Phrase, most: int) -> int:
+    def count(self, most: int) -> int:
         number = self.u64()
         if number > most:
             raise CutawayError(
-                "has {number} {what}, more than the limit of {most}", number=number, what=what, most=most
+                "claims {number} entries, more than the limit of {most}", number=number, most=most
             )
         return number
 
@@ -260,8 +236,8 @@ class _Reader:
                 order=order,
                 known=listed(map(str, VERSIONS)),
             )
-        n_tensors = self.count(say("tensors"), MOST_TENSORS)
-        n_pairs = self.count(say("metadata entries"), MOST_PAIRS)
+        n_tensors = self.count(MOST_TENSORS)
+        n_pairs = self.count(MOST_PAIRS)
         metadata: dict[str, object] = {}
         for number in range(n_pairs):
             self.reading = "metadata entry", number

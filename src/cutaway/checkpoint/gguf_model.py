@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cutaway.checkpoint.gguf_file import MOST_TENSORS, Change, Header, Placed, read_header
-from cutaway.checkpoint.gguf_words import ARCHITECTURES, KEYS, NEUTRAL, GgufArchitecture
+from cutaway.checkpoint.gguf_names import ARCHITECTURES, KEYS, NEUTRAL, GgufArchitecture
 from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.formats.gguf import from_gguf
@@ -157,7 +157,7 @@ def _rope_scaling(
             raise CutawayError(
                 "{path}: has both {key} {kind!r} and {tensor}, expected one of them",
                 path=path,
-                key=f"{place}type",
+                key=place + "type",
                 kind=kind,
                 tensor=ROPE_FREQS,
             )

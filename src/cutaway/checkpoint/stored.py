@@ -56,8 +56,8 @@ class Contents:
 class Place:
     """Where a tensor's bytes lie: from byte `begin` of a file that had this `version` when its header was read.
 
-    The bytes are read, not mapped: a mapped tensor changes or vanishes with its file, and a file that shrinks
-    while it is mapped ends the process. Here both are a CutawayError.
+    The bytes are read, not mapped: a mapped tensor changes with its file, and a file that shrinks while it is mapped
+    ends the process. Here a file that is another one meanwhile is a CutawayError.
     """
 
     path: Path
@@ -69,7 +69,8 @@ class Place:
         """The file, at `begin`."""
         try:
             with self.path.open("rb") as file:
-                self.expect(version_of(os.fstat(file.fileno())) == self.version)
+                if version_of(os.fstat(file.fileno())) != self.version:
+                    raise changed(self.path)
                 file.seek(self.begin)
                 yield file
         except OSError as error:
@@ -77,7 +78,8 @@ class Place:
 
     def fill(self, file: BufferedReader, memory: np.ndarray) -> None:
         """Read as many bytes as `memory` (of uint8) takes."""
-        self.expect(file.readinto(memory.data) == memory.size)
+        if file.readinto(memory.data) != memory.size:
+            raise changed(self.path)
 
     def tensor(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """The bytes as a tensor in memory of its own."""
@@ -86,14 +88,14 @@ class Place:
             self.fill(file, tensor.view(-1).view(torch.uint8).numpy())
         return tensor
 
-    def expect(self, as_it_was: bool) -> None:
-        if not as_it_was:
-            raise CutawayError("{path}: changed while it was being read; open it again", path=self.path)
-
 
 def version_of(status: os.stat_result) -> Version:
     """What changes when a file is replaced, written to or cut."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def changed(path: Path) -> CutawayError:
+    return CutawayError("{path}: changed while it was being read; open it again", path=path)
 
 
 def check_range(value: Tensor, dtype: torch.dtype, name: str, where: str) -> None:

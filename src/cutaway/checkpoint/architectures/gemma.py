@@ -4,17 +4,8 @@ Gemma 2 caps its scores softly, Gemma 3 normalises queries and keys instead."""
 import math
 from dataclasses import replace
 
-from cutaway.checkpoint.architectures.llama import (
-    ATTENTION_BIAS,
-    ATTENTION_ROWS,
-    EPS,
-    LLAMA,
-    MLP_ROWS,
-    QK_NORM_ROWS,
-    SIZES,
-    L,
-    M,
-)
+from cutaway.checkpoint.architectures import llama
+from cutaway.checkpoint.architectures.llama import L, M
 from cutaway.checkpoint.config_keys import (
     activation_key,
     control_ids,
@@ -54,14 +45,14 @@ def _all_but_every_nth(layer: int, theirs: Config) -> bool:
 
 
 KEYS = (
-    *SIZES,
+    *llama.SIZES,
     Key("hidden_size", "embed_scale", read=_embed_scale, write=lambda _, config: config.d_model),
     Key("head_dim", "d_head", 256, write=lambda _, config: config.head_width),
-    EPS,
+    llama.EPS,
     activation_key("hidden_activation", "gelu_pytorch_tanh"),
     Key("query_pre_attn_scalar", "attn_scale", 256, read=_attn_scale, write=_scalar),
     Key("tie_word_embeddings", "tied", True),
-    ATTENTION_BIAS,
+    llama.ATTENTION_BIAS,
     *control_ids(pad=0, bos=2, eos=1),
 )
 GEMMA2 = Architecture(
@@ -76,8 +67,8 @@ GEMMA2 = Architecture(
         Key("final_logit_softcapping", "logit_softcap", 30.0),
     ),
     rows=(
-        *ATTENTION_ROWS,
-        *MLP_ROWS,
+        *llama.ATTENTION_ROWS,
+        *llama.MLP_ROWS,
         Row(M + "post_attention_layernorm", L + "self_residual.out_norm"),
         Row(M + "pre_feedforward_layernorm", L + "mlp_residual.norm"),
         Row(M + "post_feedforward_layernorm", L + "mlp_residual.out_norm"),
@@ -87,7 +78,7 @@ GEMMA2 = Architecture(
         "mlp_bias": False, "head": "linear", "qk_norm": False,
     },
     constants={"use_bidirectional_attention": False},
-    ignored=LLAMA.ignored,
+    ignored=llama.LLAMA.ignored,
     base_class="Gemma2Model",
     prefix="model.",
 )  # fmt: skip
@@ -104,7 +95,7 @@ GEMMA3 = replace(
         Key("attn_logit_softcapping", "attn_softcap", None),
         Key("final_logit_softcapping", "logit_softcap", None),
     ),
-    rows=(*GEMMA2.rows, *QK_NORM_ROWS),
+    rows=(*GEMMA2.rows, *llama.QK_NORM_ROWS),
     fixed={**GEMMA2.fixed, "qk_norm": True},
     base_class="Gemma3TextModel",
 )
