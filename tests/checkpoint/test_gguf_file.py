@@ -142,7 +142,7 @@ def test_as_many_tensors_as_are_allowed(tmp_path: Path) -> None:
     )
     started = time.process_time()
     assert len(read_header(path).tensors) == 100_000
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 5  # about 1.5 on an idle machine; minutes if it were quadratic
 
 
 def test_not_there(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import math
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -73,8 +73,7 @@ _ALL_TYPES = (
 TYPES = {kind.number: kind for kind in _ALL_TYPES}
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """A tensor's place: `shape` as torch has it (GGUF writes the sizes in reverse)."""
 
     shape: tuple[int, ...]
@@ -89,7 +88,7 @@ class Placed:
     def part(self, index: int) -> "Placed":
         """One entry along the first dimension."""
         begin = self.place.begin + index * (self.size // self.shape[0])
-        return Placed(self.shape[1:], self.type, replace(self.place, begin=begin))
+        return Placed(self.shape[1:], self.type, self.place._replace(begin=begin))
 
     def stored(self, change: Change) -> Stored:
         """The tensor as `change` makes it of what is read."""
@@ -302,8 +301,8 @@ class _Reader:
                 raise CutawayError(
                     "has {count} dimensions, expected 1 to {most}", count=n_dims, most=MOST_DIMS
                 )
-            shape = struct.unpack(f"<{n_dims}Q", self.take(8 * n_dims))[::-1]
-            kind, offset = self.u32(), self.u64()
+            *sizes, kind, offset = struct.unpack(f"<{n_dims}QIQ", self.take(8 * n_dims + 12))
+            shape = tuple(sizes[::-1])
             if kind not in TYPES:
                 known = ", ".join(each.name for each in TYPES.values())
                 raise CutawayError("has the unknown type {kind}; known: {known}", kind=kind, known=known)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -52,8 +53,7 @@ class Contents:
         return kinds.pop() if kinds in ({torch.float16}, {torch.bfloat16}) else torch.float32
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a tensor's bytes lie: from byte `begin` of a file that had this `version` when its header was read.
 
     The bytes are read, not mapped: a mapped tensor changes with its file, and a file that shrinks while it is mapped
