@@ -39,9 +39,11 @@ def read_text(path: Path) -> str:
 
 def read_toml(path: Path) -> dict[str, object]:
     """A TOML file as nested dicts. Raises CutawayError naming file and line."""
+    text = read_text(path)
     try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(text)
+    # a number of thousands of digits is a ValueError too
+    except (ValueError, RecursionError) as error:
         raise CutawayError("{path}: not valid TOML: {reason}", path=path, reason=error) from error
 
 
@@ -107,6 +109,13 @@ def override(values: Mapping[str, object], assignments: Sequence[str], where: st
             place[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             place[key] = text.strip()
+        except (ValueError, RecursionError) as error:
+            raise CutawayError(
+                "{where}: {assignment} is not valid: {reason}",
+                where=where,
+                assignment=brief(assignment),
+                reason=error,
+            ) from error
     return result
 
 

@@ -14,8 +14,8 @@ from cutaway.cli.boxes import FRAME, draw, layers, ranges
 from cutaway.cli.screen import amount
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.config import ModelConfig, parse, to_dict
-from cutaway.inspection.structure.anatomy import anatomy
-from cutaway.inspection.structure.tap_names import tap_names
+from cutaway.inspection.questions.anatomy import anatomy
+from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS
 from cutaway.page.locale import Locale, told
 from cutaway.text.display import width

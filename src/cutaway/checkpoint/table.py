@@ -146,15 +146,7 @@ class Architecture:
                     ours=key.ours,
                 )
             ours[key.ours], source[key.ours] = value, key.theirs
-        try:
-            return parse(ModelConfig, ours, where)
-        except CutawayError as error:
-            # The reader has the file's keys before them, not ours.
-            message = error.message
-            for name, key in source.items():
-                if message.values.get("where") == f"{where}.{name}":
-                    message = replace(message, values={**message.values, "where": f"{where}: {key}"})
-            raise CutawayError(message) from error
+        return parse(ModelConfig, ours, where, source)  # the reader has the file's keys before them, not ours
 
     def expresses(self, config: ModelConfig) -> bool:
         """Whether a file of this architecture says everything that `config` says."""

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import shows_unicode, write, write_map
 from cutaway.cli.translate import open_translator
 from cutaway.text.display import pad, width
-from cutaway.words import Locale, reader_locale, told
+from cutaway.words import Locale, reader_locale, say, told
 from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
 TEXTS = (
@@ -48,18 +48,18 @@ NEXT = (
 )
 
 
-@in_chinese("翻译几句话，画出其中一句是怎么来的，再给出接下来可以试的命令。")
+@described(say("Translate a few sentences, draw how one came about, and say what to try next."))
 def demo(
     lang: Annotated[
         Locale | None,
         typer.Option(help=told("Language of the explanations; not given: the locale's.")),
     ] = None,
 ) -> None:
-    """Translate a few sentences, draw how one came about, and say what to try next."""
     lang = lang or reader_locale()
     words = WORDS[lang]
 
-    from cutaway.inspection.pages.alignment import alignment_map
+    from cutaway.decode.search import Search
+    from cutaway.inspection.questions.align import alignment_map
 
     translator = open_translator(TRANSLATOR)
     write(words["opening"].format(parameters=sum(p.numel() for p in translator.model.parameters())))
@@ -67,13 +67,14 @@ def demo(
     arrow = "→" if shows_unicode() else "->"
     wide = max(map(width, TEXTS))
     for found in translator.translate(TEXTS):
-        write(f"  {pad(found.source, wide)}  {arrow}  {found.text}")
+        write(f"  {pad(found.source.text, wide)}  {arrow}  {found.best.text}")
     write()
-    [drawn] = translator.translate([DRAWN], attention="mean")
-    assert drawn.alignment is not None
-    write(words["drawing"].format(source=drawn.source, text=drawn.text))
+    [drawn] = translator.translate([DRAWN], search=Search(beam=4, attention="mean"))
+    source, best = drawn.source, drawn.best
+    assert best.alignment is not None
+    write(words["drawing"].format(source=source.text, text=best.text))
     write()
-    write_map(alignment_map(drawn.alignment, drawn.target_pieces, drawn.source_pieces), lang)
+    write_map(alignment_map(best.alignment, best.pieces, source.pieces), lang)
     write(words["reading"])
     write()
     write(words["next"])

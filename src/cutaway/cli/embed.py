@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.arguments import EmbedderName, OneText
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
-from cutaway.words import say, told
+from cutaway.words import listed, said, say, say_in, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
     from cutaway.checkpoint.folder import Loaded
-    from cutaway.decode.embed import Embeddings
+    from cutaway.decode.sentence_vectors import Embeddings
 
 NO_MODEL = (
     "no model was given, and none of the bundled ones is made for sentence vectors. One that is: "
@@ -28,7 +28,7 @@ _FORMATS = (".npy", ".safetensors", ".jsonl")
 _VALUES, _CHARACTERS, _NOTES = 3, 60, 10  # how much is printed of a vector, of a text, and of the notes
 
 
-@in_chinese("把每段文字变成一个向量；意思相近的文字，向量的方向也相近。")
+@described(say("Turn each text into one vector; texts about the same have vectors that point the same way."))
 def embed(
     text: OneText = None,
     model: EmbedderName = None,
@@ -52,7 +52,6 @@ def embed(
         ),
     ] = False,
 ) -> None:
-    """Turn each text into one vector; texts about the same have vectors that point the same way."""
     if output is not None:
         _check(output, as_json)
     texts = texts_from(text, file)
@@ -81,11 +80,11 @@ def open_embedder(model: str | None) -> "Loaded":
 
 def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
     """The vectors; notes go to standard error, and so does progress where that is a terminal."""
-    from cutaway.decode.embed import embed
+    from cutaway.decode.sentence_vectors import embed
 
     with typer.progressbar(
         length=len(texts),
-        label=told("embedding"),
+        label=told("computing vectors"),
         file=sys.stderr,
         hidden=not sys.stderr.isatty() or len(texts) < 100,
     ) as bar:
@@ -93,8 +92,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
     for remark in found.notes[:_NOTES]:
         note(remark)
     if len(found.notes) > _NOTES:
-        more = f"{len(found.notes) - _NOTES:,}"
-        note(told("and {more} more such texts", more=more))
+        note(told("and {count:,} more such texts", count=len(found.notes) - _NOTES))
     return found
 
 
@@ -109,7 +107,7 @@ def _check(output: Path, as_json: bool) -> None:
             output=output,
             suffix=output.suffix,
             hint=hint,
-            formats=", ".join(_FORMATS),
+            formats=listed(_FORMATS),
         )
     if not output.parent.is_dir():
         raise CutawayError(
@@ -154,7 +152,7 @@ def _print(texts: list[str], found: "Embeddings") -> None:
         rows.append((str(tokens), f"{vector.norm():.3f}", first + rest, beginning(text)))
     headers = (
         told("tokens"),
-        told("norm"),
+        said(say_in("of a vector", "norm")),
         told("first values"),
         told("text"),
     )

@@ -11,7 +11,7 @@ from cutaway import Translator, find, load
 from cutaway.decode.score import score_targets
 from cutaway.inspection.changes.comparison import TokenEdit, compare, token_edits
 from cutaway.inspection.changes.making import edits
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.block import Block
@@ -118,7 +118,7 @@ def test_a_translation_under_a_change_beside_the_one_without() -> None:
     assert isinstance(model, EncoderDecoder) and translator.source is not None
     found = compare(translator, [{"op": "head", "side": "cross", "layer": "*", "head": "*"}])
     assert found.base is not None and found.changed is not None
-    assert found.base.text == Translator(translator.loaded).translate(["我爱你。"])[0].text
+    assert found.base.text == Translator(translator.loaded).translate(["我爱你。"])[0].best.text
     assert found.changed.text != found.base.text
     forced = score_targets(model, [translator.source.ids], [translator.outcome.ids])[0]
     assert found.base_log_probs.tolist() == pytest.approx(forced, abs=1e-4)

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from cutaway.decode.embed import pool
 from cutaway.decode.sentence_settings import read_settings
+from cutaway.decode.sentence_vectors import pool
 from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps
 from cutaway.inspection.arithmetic.rounding import Rounded
-from cutaway.inspection.runs.sentence import sentence_settings
+from cutaway.inspection.sentences import sentence_settings
 from cutaway.nn.head import Head
 
 

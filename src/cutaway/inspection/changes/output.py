@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import torch
 
-from cutaway.decode.generate import Limits
-from cutaway.decode.parts import end_ids_of, readable
-from cutaway.decode.search import Search
-from cutaway.decode.translate import Source, Translator
+from cutaway.decode.generation import generate
+from cutaway.decode.search import Limits, Search
+from cutaway.decode.text_model import end_ids_of, readable
+from cutaway.decode.translator import Source, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.reading import Changes
+from cutaway.inspection.outcome import filled_gaps, masked_positions, never_written
 from cutaway.inspection.pages.changes import output_page
-from cutaway.inspection.runs.forced import filled_gaps, masked_positions, never_written
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.stacks import output_head
+from cutaway.inspection.runs import Run
+from cutaway.inspection.wiring import output_head
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Page
@@ -57,7 +57,7 @@ def write(
     its most probable token in the place of every `[MASK]`, each independently of the others.
     Raises CutawayError for changes or settings that are out of range, and for a model without output head.
     """
-    output_head(run)
+    output_head(run.model)
     if isinstance(run.model, EncoderDecoder | DecoderOnly):
         return _decoded(run, run.model, changes, runs, beam, max_new_tokens)
     if beam is not None or max_new_tokens is not None:
@@ -96,12 +96,12 @@ def _decoded(
     limits = Limits(most, 0, loaded.config.max_len)
     with torch.inference_mode(), Trace(model, edit=edits(changes, run, runs)):
         cache = model.begin(run.inputs["source"]) if isinstance(model, EncoderDecoder) else model.begin(1)
-        ((found, *_),) = search.run(
+        ((found, *_),) = generate(
             model,
             cache,
             [prompt],
-            rows=[0],
-            limits=[limits],
+            search=search,
+            limits=limits,
             eos_id=end_ids_of(loaded),
             forbidden=never_written(run),
         )
