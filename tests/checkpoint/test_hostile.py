@@ -18,7 +18,7 @@ from cutaway.checkpoint import folder
 from cutaway.checkpoint.parameters import fill
 from cutaway.errors import CutawayError
 from cutaway.models.build import skeleton
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 Limit = Callable[[float], AbstractContextManager[None]]
 INDEX = "model.safetensors.index.json"

@@ -22,7 +22,7 @@ from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.errors import CutawayError, brief
 from cutaway.files import check_links, inside, read_inside, read_text, write_json
 from cutaway.models.build import Model, skeleton
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, say
 
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}

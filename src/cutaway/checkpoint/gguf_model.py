@@ -17,7 +17,7 @@ from cutaway.checkpoint.gguf_file import MOST_TENSORS, Change, Header, Placed, r
 from cutaway.checkpoint.gguf_names import ARCHITECTURES, KEYS, NEUTRAL, GgufArchitecture
 from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.errors import CutawayError, nearest
-from cutaway.text.formats.gguf import from_gguf
+from cutaway.text.tokens.gguf_vocabulary import from_gguf
 
 NO_ID = 2**32 - 1  # how a file says that a token of this role does not exist
 ENDS = ("eos", "eot", "eom")  # of the text, of a turn, of a message: each ends what is generated

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.files import unreadable
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 Version = tuple[int, ...]
 
