@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Annotated
 
-from cutaway.checkpoint.architectures.registry import OWN_TYPE
-from cutaway.checkpoint.contents import Contents, Stored
 from cutaway.checkpoint.folder import read_config
 from cutaway.checkpoint.parameters import aliases, check
+from cutaway.checkpoint.published import OWN_TYPE
+from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError

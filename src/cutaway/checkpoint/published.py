@@ -3,23 +3,16 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from cutaway.checkpoint.architectures.bart import BART, MBART
-from cutaway.checkpoint.architectures.bert import BERT
-from cutaway.checkpoint.architectures.distilbert import DISTILBERT
+from cutaway.checkpoint.architectures.bart import BART, M2M100, MARIAN, MBART
+from cutaway.checkpoint.architectures.bert import BERT, DISTILBERT, ROBERTA
 from cutaway.checkpoint.architectures.gemma import GEMMA2, GEMMA3
 from cutaway.checkpoint.architectures.gpt2 import GPT2
-from cutaway.checkpoint.architectures.llama import LLAMA
-from cutaway.checkpoint.architectures.marian import M2M100, MARIAN
-from cutaway.checkpoint.architectures.mistral import MISTRAL
-from cutaway.checkpoint.architectures.mixtral import MIXTRAL
-from cutaway.checkpoint.architectures.qwen2 import QWEN2
-from cutaway.checkpoint.architectures.qwen3 import QWEN3
-from cutaway.checkpoint.architectures.qwen3_moe import QWEN3_MOE
-from cutaway.checkpoint.architectures.roberta import ROBERTA
+from cutaway.checkpoint.architectures.llama import LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE
 from cutaway.checkpoint.architectures.t5 import T5, T5_GATED
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
+from cutaway.words import listed, say
 
 # Where several can express a model, it is written as the first.
 ARCHITECTURES = (
@@ -53,12 +46,15 @@ def architecture_of(
     found = next((a for a in known if a.when(config)), known[0])
     named = config.get("architectures")
     first = named[0] if isinstance(named, list) and named else None
-    read = {name for a in known for name in (a.class_name, a.base_class) if name}
+    read = sorted({name for a in known for name in (a.class_name, a.base_class) if name})
     if first is not None and first not in read:  # perhaps the head of another task
-        classes = " and ".join(sorted(read))
-        found = replace(
-            found, remark=f" (config.json's architectures says {first}; of a {kind} cutaway reads {classes})"
+        remark = say(
+            " (config.json's architectures says {first}; of a {kind} cutaway reads {classes})",
+            first=str(first)[:60],
+            kind=kind,
+            classes=listed(read, say(" and ")),
         )
+        found = replace(found, remark=remark)
     if found.base_class is not None:
         # Only a masked head has layers of its own, by whose absence it can be told.
         dense = next((row.theirs for row in found.rows if row.ours == "head.dense"), None)

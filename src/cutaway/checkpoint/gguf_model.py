@@ -1,11 +1,11 @@
-"""GGUF, the one-file format of llama.cpp, brought into Hugging Face's words, so that its architectures read it.
+"""A model in a GGUF file (llama.cpp's format) brought into Hugging Face's words, so that its architectures read it.
 
 Source: docs/gguf.md of ggml-org/ggml, and the converter of ggml-org/llama.cpp, whose changes to a model are undone.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from string import Formatter
@@ -13,14 +13,11 @@ from string import Formatter
 import torch
 from torch import Tensor
 
-from cutaway.checkpoint.contents import Contents, Stored
-from cutaway.checkpoint.gguf.architectures import ARCHITECTURES, KEYS, NEUTRAL, GgufArchitecture
-from cutaway.checkpoint.gguf.header import MOST_TENSORS, Header, Placed, read_header
-from cutaway.checkpoint.gguf.types import read_tensor
+from cutaway.checkpoint.gguf_file import MOST_TENSORS, Change, Header, Placed, read_header
+from cutaway.checkpoint.gguf_names import ARCHITECTURES, KEYS, NEUTRAL, GgufArchitecture
+from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.tokens.gguf_vocabulary import from_gguf
-
-Change = Callable[[Tensor], Tensor]
 
 NO_ID = 2**32 - 1  # how a file says that a token of this role does not exist
 ENDS = ("eos", "eot", "eom")  # of the text, of a turn, of a message: each ends what is generated
@@ -29,7 +26,7 @@ ROPE_FREQS = "rope_freqs.weight"
 _NAME = re.compile(r"(?:blk\.(0|[1-9][0-9]*)\.)?([a-z_]+)(?:\.(0|[1-9][0-9]*))?\.(weight|bias)")
 
 
-def read(path: Path) -> Contents:
+def read_gguf(path: Path) -> Contents:
     """Open a GGUF file of any version and quantisation in use; its header is read, its tensors are not.
 
     Quantised tensors become fp32 when they are read, and need the package `gguf` then. A Llama model with
@@ -69,31 +66,27 @@ def _architecture(metadata: Mapping[str, object], path: Path) -> GgufArchitectur
     parts = metadata.get("split.count", 1)
     if isinstance(parts, int) and parts > 1:
         raise CutawayError(
-            "{path}: is one of {parts} parts; join them with llama-gguf-split --merge first",
+            "{path}: one of {parts} parts; join them with llama-gguf-split --merge first",
             path=path,
             parts=parts,
         )
     named = [found for found in ARCHITECTURES if found.name == name]
     if not named:
         known = list(dict.fromkeys(found.name for found in ARCHITECTURES))
-        hint = nearest(str(name), known)
         raise CutawayError(
             "{path}: general.architecture is {name!r}{hint}; supported: {known}",
             path=path,
             name=name,
-            hint=hint,
+            hint=nearest(str(name), known),
             known=", ".join(known),
         )
     found = next(a for a in named if a.marked_by is None or metadata.get(f"{a.name}.{a.marked_by}"))
     for key, neutral in NEUTRAL.items():
         value = metadata.get(f"{found.name}.{key}", neutral[0])
         if key not in found.keys and value not in neutral:
+            key = f"{found.name}.{key}"
             raise CutawayError(
-                "{path}: {name}.{key} is {value!r}, which is not supported",
-                path=path,
-                name=found.name,
-                key=key,
-                value=value,
+                "{path}: {key} is {value!r}, which is not supported", path=path, key=key, value=value
             )
     return found
 
@@ -102,23 +95,16 @@ def _config(header: Header, architecture: GgufArchitecture, path: Path) -> dict[
     metadata, prefix = header.metadata, architecture.name + "."
     config: dict[str, object] = {"model_type": architecture.model_type, **architecture.constants}
     for key, theirs in architecture.keys.items():
-        value = metadata.get(prefix + key)
+        full, value = prefix + key, metadata.get(prefix + key)
         if isinstance(value, list):  # one for each layer
             if any(other != value[0] for other in value):
                 raise CutawayError(
-                    "{path}: {prefix}{key} differs from layer to layer, which is not supported",
-                    path=path,
-                    prefix=prefix,
-                    key=key,
+                    "{path}: {key} differs from layer to layer, which is not supported", path=path, key=full
                 )
             value = value[0] if value else None
         if key in REQUIRED and (type(value) is not int or value < 1):
             raise CutawayError(
-                "{path}: {prefix}{key} is {value!r}, expected a number above 0",
-                path=path,
-                prefix=prefix,
-                key=key,
-                value=value,
+                "{path}: {key} is {value!r}, expected a number above 0", path=path, key=full, value=value
             )
         if value is not None:
             config[theirs] = value
@@ -126,16 +112,14 @@ def _config(header: Header, architecture: GgufArchitecture, path: Path) -> dict[
     assert isinstance(heads, int) and isinstance(width, int)
     config.setdefault("num_key_value_heads", heads)
     head_dim = config.setdefault("head_dim", width // heads)
-    for key in ("attention.value_length", "rope.dimension_count"):
-        if metadata.get(prefix + key, head_dim) != head_dim:
+    for key in (f"{prefix}attention.value_length", f"{prefix}rope.dimension_count"):
+        if (value := metadata.get(key, head_dim)) != head_dim:
             raise CutawayError(
-                "{path}: {prefix}{key} is {metadata!r} in heads of {head_dim}; only the full width of "
-                "a head is supported",
+                "{path}: {key} is {value!r} in heads of {width}; only the full width of a head is supported",
                 path=path,
-                prefix=prefix,
                 key=key,
-                metadata=metadata[prefix + key],
-                head_dim=head_dim,
+                value=value,
+                width=head_dim,
             )
     tokens = metadata.get("tokenizer.ggml.tokens")
     config["vocab_size"] = len(tokens) if isinstance(tokens, list) else metadata.get(prefix + "vocab_size")
@@ -171,11 +155,11 @@ def _rope_scaling(
     if ROPE_FREQS in header.tensors:
         if kind != "none":
             raise CutawayError(
-                "{path}: has both {place}type {kind!r} and {rope_freqs}, expected one of them",
+                "{path}: has both {key} {kind!r} and {tensor}, expected one of them",
                 path=path,
-                place=place,
+                key=place + "type",
                 kind=kind,
-                rope_freqs=ROPE_FREQS,
+                tensor=ROPE_FREQS,
             )
         return _llama3_scaling(header.tensors[ROPE_FREQS], head_dim, theta, path)
     if kind == "none":
@@ -196,7 +180,7 @@ def _llama3_scaling(stored: Placed, head_dim: object, theta: object, path: Path)
 
     All published models have the same three of the four, so the factors decide the fourth, and are then compared."""
     if isinstance(head_dim, int) and isinstance(theta, float) and stored.shape == (head_dim // 2,):
-        found = read_tensor(path, stored.shape, stored.type, stored.offset).double()
+        found = stored.read().double()
         frequency = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
         smooth = (8192 * frequency / (2 * math.pi) - 1.0) / (4.0 - 1.0)
         smooth = smooth.clamp(0, 1)  # 0: lower than the low frequency; 1: higher than the high one
@@ -207,10 +191,10 @@ def _llama3_scaling(stored: Placed, head_dim: object, theta: object, path: Path)
                 "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
             }  # fmt: skip
     raise CutawayError(
-        "{path}: {rope_freqs} is not what Llama 3.1 has (low_freq_factor 1, high_freq_factor "
-        "4, original_max_position_embeddings 8192, any factor); other factors are not supported",
+        "{path}: {tensor} is not what Llama 3.1 has (low_freq_factor 1, high_freq_factor 4, "
+        "original_max_position_embeddings 8192, any factor); other factors are not supported",
         path=path,
-        rope_freqs=ROPE_FREQS,
+        tensor=ROPE_FREQS,
     )
 
 
@@ -230,14 +214,13 @@ def _tensors(
         given |= {"expert"} if expert or stacked else set()
         if not template or numbers != given:
             raise CutawayError(
-                "{path}: tensor {name!r} belongs to no part of a {model_type} model "
-                "(general.architecture {name2})",
+                "{path}: tensor {name!r} is no part of a {kind} model (general.architecture {architecture})",
                 path=path,
                 name=name,
-                model_type=architecture.model_type,
-                name2=architecture.name,
+                kind=architecture.model_type,
+                architecture=architecture.name,
             )
-        change = _change(stem, leaf, placed, architecture, config, f"{path}: tensor {name!r}")
+        change = _change(stem, leaf, name, placed, architecture, config)
         parts = {expert: placed}
         if stacked:
             experts = config.get("num_local_experts", config.get("num_experts"))
@@ -254,10 +237,7 @@ def _tensors(
             theirs = f"{template.format(layer=layer, expert=number)}.{leaf}"
             if len(found) == MOST_TENSORS:
                 raise CutawayError(
-                    "{path}: tensor {name!r}: more than {most_tensors} matrices of experts",
-                    path=path,
-                    name=name,
-                    most_tensors=MOST_TENSORS,
+                    "{path}: has more than {most:,} matrices of experts", path=path, most=MOST_TENSORS
                 )
             if theirs in found:
                 raise CutawayError(
@@ -266,32 +246,27 @@ def _tensors(
                     name=name,
                     theirs=theirs,
                 )
-            kind = part.type
-            read_part = partial(_changed, change, path, part)
-            found[theirs] = Stored(part.shape, kind.dtype or torch.float32, read_part, kind.name)
+            found[theirs] = part.stored(change)
     return found
-
-
-def _changed(change: Change, path: Path, placed: Placed) -> Tensor:
-    return change(read_tensor(path, placed.shape, placed.type, placed.offset))
 
 
 def _change(
     stem: str,
     leaf: str,
+    name: str,
     placed: Placed,
     architecture: GgufArchitecture,
     config: Mapping[str, object],
-    where: str,
 ) -> Change:
     """What makes the published tensor of the file's."""
     if architecture.interleaved and stem in ("attn_q", "attn_k"):
         heads = config["num_attention_heads" if stem == "attn_q" else "num_key_value_heads"]
         if type(heads) is not int or heads < 1 or placed.shape[0] % (2 * heads):
             raise CutawayError(
-                "{where} has {shape} rows, which {heads!r} heads cannot share",
-                where=where,
-                shape=placed.shape[0],
+                "{path}: tensor {name!r} has {rows} rows, which {heads!r} heads cannot share",
+                path=placed.place.path,
+                name=name,
+                rows=placed.shape[0],
                 heads=heads,
             )
         return partial(_halves, heads)

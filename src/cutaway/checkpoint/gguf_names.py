@@ -21,38 +21,27 @@ class GgufArchitecture:
     marked_by: str | None = None
     interleaved: bool = False  # rows of q and k lie in pairs that rotate together, theirs in halves
     norm_offset: float = 0.0  # what the file's norm weights have more than theirs
-    derive: Callable[[Mapping[str, object]], Mapping[str, object]] = (
-        lambda _: {}
-    )  # config keys from config keys
+    # Config keys that follow from config keys.
+    derive: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda _: {}
 
 
 # Metadata that changes the result, with the values that leave it alone; others are refused where `keys` lacks them.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    **dict.fromkeys((
+        "attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attention.sliding_window",
+        "attention.sliding_window_pattern", "attention.temperature_scale", "attn_logit_softcapping", "expert_count",
+        "expert_shared_count", "final_logit_softcapping", "leading_dense_block_count", "nextn_predict_layers",
+        "rope.scaling.yarn_log_multiplier",
+    ), (0,)),
+    **dict.fromkeys((
+        "attention.output_scale", "embedding_scale", "expert_gating_func", "expert_weights_scale", "logit_scale",
+        "residual_scale", "rope.scaling.attn_factor",
+    ), (0, 1)),
     "attention.causal": (True,),
-    "attention.clamp_kqv": (0,),
-    "attention.max_alibi_bias": (0,),
-    "attention.output_scale": (0, 1),
-    "attention.scale": (0,),
-    "attention.sliding_window": (0,),
-    "attention.sliding_window_pattern": (0,),
-    "attention.temperature_scale": (0,),
-    "attn_logit_softcapping": (0,),
-    "embedding_scale": (0, 1),
-    "expert_count": (0,),
-    "expert_gating_func": (0, 1),
-    "expert_shared_count": (0,),
-    "expert_weights_scale": (0, 1),
-    "final_logit_softcapping": (0,),
-    "leading_dense_block_count": (0,),
-    "logit_scale": (0, 1),
-    "nextn_predict_layers": (0,),
-    "residual_scale": (0, 1),
-    "rope.scaling.attn_factor": (0, 1),
     "rope.scaling.yarn_attn_factor": (-1, 0, 1),
     "rope.scaling.yarn_ext_factor": (-1, 1),
-    "rope.scaling.yarn_log_multiplier": (0,),
     "use_parallel_residual": (False,),
-}
+}  # fmt: skip
 
 KEYS = {
     "context_length": "max_position_embeddings",
