@@ -1,6 +1,6 @@
 """Questions about a model, answered by its structure or by a Trace over its one forward path.
 
-    from cutaway.inspection import align, compare, explain, lens, patterns, run
+    from cutaway.inspection import align, diff, explain, lens, patterns, run
 
 Every question can be imported from here; the module behind it is loaded when the name is first used.
 """
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     from cutaway.inspection.attribution.gradients import gradient_x_input
     from cutaway.inspection.attribution.integrated_gradients import integrated_gradients
     from cutaway.inspection.attribution.similarity import attribute_similarity
-    from cutaway.inspection.changes.comparison import compare
-    from cutaway.inspection.changes.making import edits
-    from cutaway.inspection.changes.output import write
-    from cutaway.inspection.changes.reading import read_changes, write_change
-    from cutaway.inspection.changes.sweep import sweep
+    from cutaway.inspection.changes.lists import edits, read_changes, write_change
+    from cutaway.inspection.changes.writing import write
     from cutaway.inspection.geometry.analogy import analogy
     from cutaway.inspection.geometry.context_drift import context_drift
     from cutaway.inspection.geometry.projection import pca, project_table
@@ -40,14 +37,16 @@ if TYPE_CHECKING:
     from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
     from cutaway.inspection.matrices.spectrum import directions, spectrum
     from cutaway.inspection.questions.anatomy import anatomy
+    from cutaway.inspection.questions.diff import diff
     from cutaway.inspection.questions.lens import lens
     from cutaway.inspection.questions.overview import overview
+    from cutaway.inspection.questions.sweep import sweep
     from cutaway.inspection.runs import Run, run
     from cutaway.inspection.wiring import tap_names
 
 _HOME = {
     "Arithmetic": "cutaway.inspection.arithmetic.explain",
-    "Run": "cutaway.inspection.runs.run",
+    "Run": "cutaway.inspection.runs",
     "agreement": "cutaway.inspection.alignment.source_effect",
     "align": "cutaway.inspection.alignment.hypotheses",
     "alignment_error": "cutaway.inspection.alignment.error_rate",
@@ -55,12 +54,12 @@ _HOME = {
     "anatomy": "cutaway.inspection.questions.anatomy",
     "attribute_logit": "cutaway.inspection.attribution.direct_logit",
     "attribute_similarity": "cutaway.inspection.attribution.similarity",
-    "compare": "cutaway.inspection.changes.comparison",
     "compare_with_gold": "cutaway.inspection.alignment.gold",
     "context_drift": "cutaway.inspection.geometry.context_drift",
     "cross_weights": "cutaway.inspection.alignment.hypotheses",
+    "diff": "cutaway.inspection.questions.diff",
     "directions": "cutaway.inspection.matrices.spectrum",
-    "edits": "cutaway.inspection.changes.making",
+    "edits": "cutaway.inspection.changes.lists",
     "error_by_head": "cutaway.inspection.alignment.error_rate",
     "explain": "cutaway.inspection.arithmetic.explain",
     "firing": "cutaway.inspection.layers.firing",
@@ -77,15 +76,15 @@ _HOME = {
     "patterns": "cutaway.inspection.attention.patterns",
     "pca": "cutaway.inspection.geometry.projection",
     "project_table": "cutaway.inspection.geometry.projection",
-    "read_changes": "cutaway.inspection.changes.reading",
+    "read_changes": "cutaway.inspection.changes.lists",
     "read_pharaoh": "cutaway.inspection.alignment.error_rate",
     "rollout": "cutaway.inspection.attention.rollout",
     "routing": "cutaway.inspection.layers.routing",
-    "run": "cutaway.inspection.runs.run",
+    "run": "cutaway.inspection.runs",
     "source_effect": "cutaway.inspection.alignment.source_effect",
     "spectrum": "cutaway.inspection.matrices.spectrum",
     "split_words": "cutaway.inspection.alignment.words",
-    "sweep": "cutaway.inspection.changes.sweep",
+    "sweep": "cutaway.inspection.questions.sweep",
     "table_of": "cutaway.inspection.geometry.vectors",
     "tap_names": "cutaway.inspection.structure.tap_names",
     "token_map": "cutaway.inspection.geometry.token_map",
@@ -94,8 +93,8 @@ _HOME = {
     "w_qk": "cutaway.inspection.matrices.matrix",
     "word_pieces": "cutaway.inspection.alignment.words",
     "word_weights": "cutaway.inspection.alignment.words",
-    "write": "cutaway.inspection.changes.output",
-    "write_change": "cutaway.inspection.changes.reading",
+    "write": "cutaway.inspection.changes.writing",
+    "write_change": "cutaway.inspection.changes.lists",
 }
 
 __all__ = [
@@ -108,10 +107,10 @@ __all__ = [
     "anatomy",
     "attribute_logit",
     "attribute_similarity",
-    "compare",
     "compare_with_gold",
     "context_drift",
     "cross_weights",
+    "diff",
     "directions",
     "edits",
     "error_by_head",

@@ -15,9 +15,9 @@ from torch import Tensor
 from cutaway import __version__
 from cutaway.checkpoint.folder import Loaded, load, open_contents, read_config
 from cutaway.errors import CutawayError
-from cutaway.inspection.changes.reading import write_change
-from cutaway.inspection.changes.schema import KINDS
-from cutaway.inspection.options import Progress, checked
+from cutaway.inspection.changes.change import Change
+from cutaway.inspection.changes.lists import write_change
+from cutaway.inspection.options import Progress, Repeated, checked
 from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_question, names
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Caption, Code, Page
@@ -164,12 +164,15 @@ def command_for(question: Question, model: str, text: str | None, options: Mappi
     words = ["cutaway", "inspect"]
     words += [] if question.name == "overview" and text not in names() else [question.name]
     positional = [each.name for each in question.parameters if each.option.positional]
+    spelled = {
+        each.name: each.option.each for each in question.parameters if isinstance(each.option, Repeated)
+    }
     words += [] if text is None else [_quoted(text)]
     words += [_quoted(_spelled(options[name])) for name in positional if name in options]
     words += ["-m", _quoted(model)]
     for name, value in options.items():
         if name not in positional:
-            flag = f"--{name.replace('_', '-')}"
+            flag = f"--{spelled.get(name, name).replace('_', '-')}"
             words += [f"{flag} {_quoted(each)}" for each in _each(value)] if value is not True else [flag]
     return " ".join(words)
 
@@ -246,7 +249,7 @@ def plain(value: object) -> Any:
 def fields_of(value: object) -> Iterator[tuple[str, object]]:
     """The fields of a dataclass that are data."""
     assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is no plain value"
-    if isinstance(value, KINDS):  # a change, as it is written in a list of changes
+    if isinstance(value, Change):  # a change, as it is written in a list of changes
         yield from write_change(value).items()
         return
     for field in dataclasses.fields(value):
