@@ -224,7 +224,7 @@ class Building:
         named = given or (there[0] if len(existing) == 1 else None)
         if named is None:
             raise CutawayError("key 'side' is missing; this model has {there}", there=", ".join(there))
-        found = [each for each in there if named in (each, "*")]
+        found: list[Side] = [each for each in there if named in (each, "*")]
         if not found:
             raise CutawayError(
                 "side is {named!r}{hint}, expected one of {there} for this change to this {family} model",

@@ -101,7 +101,8 @@ class Stored:
     """One unchanged pass of a run, with what is needed to go on from any of its blocks without a head."""
 
     def __init__(self, run: Run, side: Side | None = None, set: Setting = "zero"):
-        self._run, self._model, self._set = run, run.model, set
+        self._run, self._model = run, run.model
+        self._set: Setting = set
         chosen = sides(run.model) if side is None else (side,)
         self._blocks = [place for each in chosen for place in places(run.model, each)]
         watch: dict[str, Edit] = {f"{place.path}.resid_pre": as_it_is for place in self._blocks}
