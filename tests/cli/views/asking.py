@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from tests.cli.conftest import Run
+from tests.command import Run
 
 from cutaway.cli.views.request import View
 from cutaway.text.display import width

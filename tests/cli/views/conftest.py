@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import LINES, saved
+from tests.command import LINES, saved
 
 from cutaway import Tokenizer
 

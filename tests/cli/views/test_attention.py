@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from tests.cli.conftest import Run
+from tests.command import Run
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
 
 from cutaway import load

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.cli.conftest import LINES, Run, saved
+from tests.command import LINES, Run, saved
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
 
 from cutaway import Tokenizer, load

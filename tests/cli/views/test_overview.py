@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run
+from tests.command import Run
 from tests.cli.views.asking import drawn, refused, result, shown
 
 from cutaway import load

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from tests.cli.conftest import Run
+from tests.command import Run
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
 
 from cutaway import embed, load

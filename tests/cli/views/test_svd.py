@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.cli.conftest import Run
+from tests.command import Run
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
 
 from cutaway import load

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from safetensors.torch import load_file
-from tests.cli.conftest import Run
+from tests.command import Run
 from tests.cli.views.asking import drawn, refused, shown, shown_in_chinese
 
 from cutaway import load

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run
+from tests.command import Run
 from tests.cli.views.asking import refused
 
 from cutaway.cli.views.registry import VIEWS

@@ -44,7 +44,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.tap import Edit
 from cutaway.text.display import truncate
-from cutaway.words import say
+from cutaway.words import say, say_in
 
 _ROWS = 64  # positions whose distributions are compared at a time, in float64
 
@@ -285,7 +285,13 @@ def _fates(found: Comparison) -> Iterator[Block]:
         tint = max(-1.0, min(1.0, difference / reach))
         change = Tinted(nats(difference), tint, "signed")
         rows.append((truncate(piece, 20), share(before), share(after), change, f"{moved:.3f}"))
-    columns = (left(TOKEN), right(say("without")), right(say("with")), right(say("change")), right("KL"))
+    columns = (
+        left(TOKEN),
+        right(say("without")),
+        right(say("with")),
+        right(say_in("of a number", "change")),
+        right("KL"),
+    )
     given = say("those before it")
     if all(departure.side == "encoder" for departure in found.departures):
         given = say("the whole text")

@@ -199,7 +199,7 @@ def _tokens(found: Overview) -> list[Block]:
     return [
         Line(TOKENS, [read.pieces[0], *_tinted(read.pieces[1:], given)], tint=PROBABILITY),
         *whole,
-        *(Line(say("next"), _words(each)) for each in found.expected),
+        *(Line(say("next token"), _words(each)) for each in found.expected),
     ]
 
 
@@ -266,7 +266,7 @@ def _numbers(vector: Vector) -> list[Block]:
             offsets,
             row,
             offset,
-            say("component"),
+            say("coordinate"),
             "signed",
             drawn=True,
         ),

@@ -77,7 +77,9 @@ class HeadSweep(Drawn):
 def sweep(
     run: Run,
     *,
-    side: Annotated[Side | None, Option(say("One kind of attention only."))] = None,
+    side: Annotated[
+        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
+    ] = None,
     set: Annotated[
         Setting, Option(say("What a head's result becomes: 0, or its mean over the tokens."))
     ] = "zero",

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
-from cutaway.inspection.geometry.vectors import VectorTable
-from cutaway.inspection.pages.projection import projection_page
-from cutaway.page.blocks import Page
+from cutaway.inspection.vectors import VectorTable
+from cutaway.page.blocks import Line, Page, Point, Points, Remark, page
 from cutaway.page.drawn import Drawn
+from cutaway.page.numbers import share
+from cutaway.words import Text, say
 
 _ROWS = 8192  # of the points in one step
 _ALL = 3000  # points up to which trustworthiness is averaged over all of them
@@ -20,7 +21,7 @@ _SAMPLE = 1000  # of more points, so many, evenly spaced in the order given
 
 
 @dataclass(frozen=True, repr=False)
-class Projection(Drawn):
+class PrincipalAxes(Drawn):
     """A linear projection onto the R directions in which the points vary most: principal component analysis.
 
     With X the N points and μ their mean, X - μ = U Σ Vᵀ (singular values); `axes` are the first R rows of Vᵀ, each
@@ -44,7 +45,7 @@ class Projection(Drawn):
     labels: tuple[str, ...] = ()  # of the N points, where they have names
 
     def page(self) -> Page:
-        return projection_page(self)
+        return _page(self)
 
     @property
     def total_kept(self) -> float:
@@ -56,8 +57,8 @@ class Projection(Drawn):
         return (points.detach().cpu().double() - self.mean) @ self.axes.T
 
 
-def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> Projection:
-    """Project points (N, D) onto their `dims` (2 or 3) principal axes; see `Projection`.
+def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> PrincipalAxes:
+    """Project points (N, D) onto their `dims` (2 or 3) principal axes; see `PrincipalAxes`.
 
     Raises CutawayError for other `dims`, fewer points than dims + 1 or a width below dims, k below 1, values that are
     not finite, and points that are all the same.
@@ -68,19 +69,18 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> Projection:
         raise CutawayError("k is {k}, expected at least 1 neighbour", k=k)
     if points.ndim != 2 or len(points) <= dims or points.shape[1] < dims:
         raise CutawayError(
-            "points are of shape {tuple}, expected at least {dims} points of at least {dims2} numbers",
-            tuple=tuple(points.shape),
-            dims=dims + 1,
-            dims2=dims,
+            "points are of shape {shape}, expected at least {least} points of at least {dims} numbers",
+            shape=tuple(points.shape),
+            least=dims + 1,
+            dims=dims,
         )
     points = points.detach().cpu().double()
     if not bool(points.isfinite().all()):
         raise CutawayError("the points have values that are not finite: there is no distance to them")
     mean = points.mean(dim=0)
     reduced = points.new_zeros(0, points.shape[1])
-    for block in points.split(
-        _ROWS
-    ):  # R of X = QR has X's singular values and Vᵀ, whatever the number of rows
+    # R of X = QR has X's singular values and Vᵀ, whatever the number of rows.
+    for block in points.split(_ROWS):
         reduced = torch.linalg.qr(torch.cat([reduced, block - mean]), mode="r").R
     _, sigma, directions = torch.linalg.svd(reduced, full_matrices=False)
     if float(sigma[0]) <= float(points.abs().max()) * len(points) * torch.finfo(torch.float64).eps:
@@ -91,7 +91,7 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> Projection:
     kept = (sigma.square() / sigma.square().sum())[:dims]
     coordinates = (points - mean) @ axes.T
     chosen = _trust_points(len(points))
-    return Projection(
+    return PrincipalAxes(
         coordinates=coordinates,
         axes=axes,
         mean=mean,
@@ -106,7 +106,7 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> Projection:
 
 def project_table(
     table: VectorTable, pieces: Sequence[str | int] | None = None, *, dims: int = 2, k: int = 10
-) -> Projection:
+) -> PrincipalAxes:
     """Draw a whole table (row i of the coordinates is id i), or some pieces of it in the order given.
 
     Raises CutawayError for a piece that the table does not have, and as `pca` does.
@@ -121,7 +121,7 @@ def project_table(
 
 def trustworthiness(points: Tensor, drawn: Tensor, k: int, chosen: Sequence[int]) -> float:
     """Venna and Kaski's measure of `drawn` (N, R) as a picture of `points` (N, D), both fp64, averaged over the points
-    `chosen`; see `Projection`. Points that are equally far have the same rank."""
+    `chosen`; see `PrincipalAxes`. Points that are equally far have the same rank."""
     total, n = 0.0, len(points)
     for block in torch.tensor(list(chosen)).split(128):
         own = torch.arange(len(block))
@@ -138,3 +138,77 @@ def trustworthiness(points: Tensor, drawn: Tensor, k: int, chosen: Sequence[int]
 def _trust_points(n: int) -> list[int]:
     """Which points trustworthiness is averaged over."""
     return list(range(n)) if n <= _ALL else torch.linspace(0, n - 1, _SAMPLE).round().long().tolist()
+
+
+# Its page.
+
+MOST = 1500  # points that are drawn
+NAMED = 150  # points up to which each is named
+
+
+def _page(found: PrincipalAxes) -> Page:
+    n = len(found.coordinates)
+    every = -(-n // MOST)
+    names = found.labels if n <= NAMED else ()
+    points = [
+        Point(x, y, names[place * every] if names else "")
+        for place, (x, y, *_) in enumerate(found.coordinates[::every].tolist())
+    ]
+    part = None
+    if every > 1:
+        shown = f"{len(points):,}"
+        part = Remark(
+            say("{shown} of the {n:,} points are drawn, evenly spaced in their order.", shown=shown, n=n)
+        )
+    return page(
+        say("{n:,} points on their principal axes", n=n),
+        [plot_of(found, points), part, *measures(found)],
+    )
+
+
+def plot_of(
+    found: PrincipalAxes,
+    points: Sequence[Point],
+    *,
+    paths: Sequence[Sequence[int]] = (),
+    groups: Sequence[Text] = (),
+    arrows: bool = False,
+) -> Points:
+    """Points on the first two axes, each axis with its share of the variance."""
+    across, down = (f"{100 * kept:.1f} %" for kept in found.variance_kept[:2])
+    return Points(
+        points,
+        say("axis 1 ({across} of the variance)", across=across),
+        say("axis 2 ({down})", down=down),
+        paths,
+        groups,
+        arrows,
+    )
+
+
+def measures(found: PrincipalAxes) -> list[Line | Remark]:
+    """What a drawing keeps of the space and how far it can be trusted."""
+    axes = [say("axis {n}", n=n + 1) for n in range(len(found.variance_kept))]
+    words: list[Text] = [
+        say("{axis} {kept} ", axis=axis, kept=share(kept))
+        for axis, kept in zip(axes, found.variance_kept, strict=True)
+    ]
+    words.append(say("together {total_kept}", total_kept=share(found.total_kept)))
+    blocks: list[Line | Remark] = [Line(say("variance"), words)]
+    if found.trustworthiness is not None:
+        trust: list[Text] = [f"{found.trustworthiness:.3f} ", f"(k = {found.k})"]
+        if found.trust_points < len(found.coordinates):
+            trust.append(say("estimated on {trust_points:,} points", trust_points=found.trust_points))
+        blocks.append(Line(say("trust"), trust))
+    blocks.append(
+        Remark(
+            say(
+                "variance: what is missing to 1 cannot be seen in the drawing. trust: trustworthiness "
+                "(Venna & Kaski 2001), 1 where every neighbour in the drawing is a true one, about 0.5 "
+                "where they are random."
+            )
+        )
+    )
+    if len(found.variance_kept) > 2:
+        blocks.append(Remark(say("The third axis is not drawn.")))
+    return blocks

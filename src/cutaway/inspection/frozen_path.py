@@ -1,26 +1,23 @@
-"""The direct way from what a sublayer writes to the logits of one token, every norm's scale held as it is in a run.
+"""The direct path from what a sublayer writes to the logits of one token, every norm's scale held as it is in a run.
 
-With its scale held, a norm is an affine map, and so is the whole residual stream: each thing written into it goes its
-own way to the logits, and the ways add up (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", on
+With its scale held, a norm is an affine map, and so is the whole residual stream: each thing written into it takes its
+own path to the logits, and the paths add up (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", on
 direct paths and on folding LayerNorm).
 """
 
 # Shapes: N rows that are carried side by side, D width, V vocabulary.
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from cutaway.inspection.runs import ReadingStack, Run, stack_named
-from cutaway.inspection.wiring import output_head
+from cutaway.inspection.wiring import Place, Sublayer, output_head, places
 from cutaway.nn.head import Head, MaskedHead
-from cutaway.nn.norm import PostNorm, PreNorm, RMSNorm1P, SandwichNorm
+from cutaway.nn.norm import PostNorm, RMSNorm1P, SandwichNorm
 from cutaway.tap import Edit, Trace
-
-PARTS = ("self_attn", "cross_attn", "mlp")
-_RESIDUAL = {"self_attn": "self_residual", "cross_attn": "cross_residual", "mlp": "mlp_residual"}
 
 
 @dataclass(frozen=True)
@@ -40,21 +37,21 @@ class Write:
     """One sublayer's writing into the residual stream. `own` is a norm that only what is written passes (sandwich),
     `after` one that the whole stream passes afterwards (post-norm)."""
 
-    layer: int
-    part: str  # one of PARTS
+    place: Place
+    sublayer: Sublayer
     own: Step | None
     after: Step | None
 
 
 @dataclass(frozen=True)
 class FrozenPath:
-    """The way through the output stack at one position; see the module."""
+    """The path through the output stack at one position; see the module."""
 
     side: ReadingStack
     head: Head
     position: int
     embed_norm: Step | None
-    writes: tuple[Write, ...]  # in the order of the data's way
+    writes: tuple[Write, ...]  # in data-flow order
     end: tuple[
         Step, ...
     ]  # after the last block: the final norm, and what a masked head does before its matrix
@@ -67,12 +64,12 @@ class FrozenPath:
         steps = [self.embed_norm, *(step for w in self.writes for step in (w.own, w.after)), *self.end]
         return tuple(step.name for step in steps if step is not None and not step.name.endswith(".dense"))
 
-    def carry(self, rows: Tensor, layer: int, part: str) -> Tensor:
-        """What becomes of rows (N, D) that sublayer `part` of `layer` writes, at the end of the way: (N, D) fp64,
+    def carry(self, rows: Tensor, layer: int, module: str) -> Tensor:
+        """What becomes of rows (N, D) that sublayer `module` of `layer` writes, at the end of the path: (N, D) fp64,
         without the constants of the steps."""
         rows, started = rows.double(), False
         for write in self.writes:
-            if (write.layer, write.part) == (layer, part):
+            if (write.place.layer, write.sublayer.module) == (layer, module):
                 rows, started = rows if write.own is None else write.own.linear(rows), True
             if started and write.after is not None:
                 rows = write.after.linear(rows)
@@ -96,22 +93,18 @@ def frozen_path(run: Run, position: int, watch: Mapping[str, Edit] | None = None
     model without output head.
     """
     side, head = stack_named(run, None), output_head(run.model)
+    blocks = places(run.model, side.name)
 
     def here(x: Tensor) -> Tensor:
         return x[:, position].clone()  # (1, D); a view would keep all positions
 
-    own = _needed(side)
+    own = _needed(side, blocks)
     logits, trace = run.forward({**dict.fromkeys(own, here), **(watch or {})})
-    writes = tuple(
-        _write(side, layer, part, trace)
-        for layer in range(len(side.stack.layers))
-        for part in PARTS
-        if hasattr(side.block(layer), part)
-    )
+    writes = tuple(_write(place, sublayer, trace) for place in blocks for sublayer in place.sublayers)
     embed_norm = _frozen_norm(
         f"{side.embedding_name}.norm", side.embedding.norm, embedded(side, trace).sum(dim=0)
     )
-    last = trace[f"{side.name}.layers.{len(side.stack.layers) - 1}.resid_post"][0]
+    last = trace[f"{blocks[-1].path}.resid_post"][0]
     final = _frozen_norm(f"{side.name}.norm", side.stack.norm, last)
     end = (*(() if final is None else (final,)), *_in_head(head, trace[f"{side.name}.normed"][0]))
     return FrozenPath(side, head, position, embed_norm, writes, end, trace, logits[position])
@@ -127,33 +120,27 @@ def embedded(side: ReadingStack, trace: Trace) -> Tensor:
     return torch.stack([row.double() for row in rows])
 
 
-def _needed(side: ReadingStack) -> list[str]:
+def _needed(side: ReadingStack, blocks: Sequence[Place]) -> list[str]:
     """The taps whose value at the position decides the scale of some norm, and the embedding's."""
     names = [f"{side.embedding_name}.embed", f"{side.name}.normed"]
     if side.embedding.positions is not None:
         names.append(f"{side.embedding_name}.position")
-    for layer in range(len(side.stack.layers)):
-        block, path = side.block(layer), f"{side.name}.layers.{layer}"
-        names += [f"{path}.resid_pre", f"{path}.resid_mid", f"{path}.resid_post"]
-        names += [f"{path}.resid_cross"] if block.cross else []
-        names += [f"{path}.{part}.out" for part in PARTS if hasattr(block, part)]
+    for place in blocks:
+        names.append(f"{place.path}.resid_pre")
+        for sublayer in place.sublayers:
+            names += [f"{place.path}.{sublayer.module}.out", f"{place.path}.{sublayer.after}"]
     return names
 
 
-def _write(side: ReadingStack, layer: int, part: str, trace: Trace) -> Write:
-    block, path = side.block(layer), f"{side.name}.layers.{layer}"
-    residual = getattr(block, _RESIDUAL[part])
-    assert isinstance(residual, PreNorm)
-    name, out = f"{path}.{_RESIDUAL[part]}", trace[f"{path}.{part}.out"][0]
-    before = {"self_attn": "resid_pre", "cross_attn": "resid_mid"}.get(
-        part, "resid_cross" if block.cross else "resid_mid"
-    )
+def _write(place: Place, sublayer: Sublayer, trace: Trace) -> Write:
+    residual, name = place.residual(sublayer), f"{place.path}.{sublayer.residual}"
+    out = trace[f"{place.path}.{sublayer.module}.out"][0]
     if isinstance(residual, SandwichNorm):
-        return Write(layer, part, _frozen_norm(f"{name}.out_norm", residual.out_norm, out), None)
+        return Write(place, sublayer, _frozen_norm(f"{name}.out_norm", residual.out_norm, out), None)
     if isinstance(residual, PostNorm):
-        stream = trace[f"{path}.{before}"][0] + out
-        return Write(layer, part, None, _frozen_norm(f"{name}.norm", residual.norm, stream))
-    return Write(layer, part, None, None)
+        stream = trace[place.before(sublayer)][0] + out
+        return Write(place, sublayer, None, _frozen_norm(f"{name}.norm", residual.norm, stream))
+    return Write(place, sublayer, None, None)
 
 
 def _frozen_norm(name: str, norm: nn.Module, x: Tensor) -> Step | None:

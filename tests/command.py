@@ -1,6 +1,8 @@
-"""Tiny models with random weights, one of each family, and the command line as a user runs it."""
+"""The command line as a user runs it, and tiny models with random weights, one of each family, to run it on."""
 
+import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +19,11 @@ import torch
 from cutaway import Tokenizer, build, save
 from cutaway.cli.main import run
 from cutaway.config import ModelConfig, parse
+from cutaway.models.decoder_only import DecoderOnly
+from cutaway.models.encoder_decoder import EncoderDecoder
+from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.head import Head
+from cutaway.text.display import width
 
 LINES = [
     "我爱机器学习。", "好久不见。", "今天天气很好。", "他昨天买了一本新书。", "I love machine learning.",
@@ -120,6 +127,18 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def headless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = Tokenizer.train(LINES, "wordpiece", 250, template="[CLS] $A [SEP]")
+    return saved(
+        tmp_path_factory.mktemp("headless"),
+        tokenizer,
+        {"family": "encoder-only", "norm_order": "post", "position": "learned", "activation": "gelu",
+         "embed_norm": True, "n_segments": 2, "head": "none", "max_len": 32,
+         "pad_id": tokenizer.require("pad")},
+    )  # fmt: skip
+
+
 def saved(folder: Path, tokenizer: Tokenizer, values: dict[str, object]) -> Path:
     """A model of width 16 and two layers with reproducible random weights, written as a checkpoint folder."""
     sizes = {"vocab_size": tokenizer.vocab_size, "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32}
@@ -127,12 +146,85 @@ def saved(folder: Path, tokenizer: Tokenizer, values: dict[str, object]) -> Path
     torch.manual_seed(8)
     for weight in model.parameters():
         if weight.dim() > 1:
-            torch.nn.init.normal_(
-                weight, std=0.5
-            )  # far from fresh ones, so that every input and option tells
+            # Far from fresh ones, so that every input and option tells.
+            torch.nn.init.normal_(weight, std=0.5)
     bias = model.head.unembed.bias if isinstance(model.head, Head) else None
     eos = tokenizer.role("eos")
     if bias is not None and eos is not None:
         bias.data[eos] = 4.0  # so that some texts end before their limit
     save(folder, model, tokenizer)
     return folder
+
+
+# A question as a user asks it: in a terminal, in both languages, as JSON, as a page of its own.
+
+_ENGLISH = re.compile(r"[A-Za-z']{2,}(?: [A-Za-z']{2,}){2,}")  # three English words in a row
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many forward passes (of all positions at once; steps of decoding do not count) were made since the last
+    time that it was asked."""
+    made = 0
+
+    def counted(family: type) -> None:
+        plain = family.hidden
+
+        def hidden(*given: Any, **named: Any) -> Any:
+            nonlocal made
+            made += 1
+            return plain(*given, **named)
+
+        monkeypatch.setattr(family, "hidden", hidden)
+
+    def since() -> int:
+        nonlocal made
+        found, made = made, 0
+        return found
+
+    for family in (EncoderDecoder, DecoderOnly, EncoderOnly):
+        counted(family)
+    return since
+
+
+def shown(cutaway: Run, *arguments: str | Path, lang: str = "en") -> str:
+    """What `cutaway inspect ARGUMENTS` shows in a terminal, no line of it wider than 80 columns."""
+    found = cutaway("inspect", *arguments, "--lang", lang)
+    assert (found.code, found.err) == (0, ""), found
+    assert max(map(width, found.out.splitlines())) <= 80
+    return found.out
+
+
+def shown_in_chinese(cutaway: Run, *arguments: str | Path) -> str:
+    """The same in Chinese, without an English sentence."""
+    out = shown(cutaway, *arguments, lang="zh")
+    assert re.search("[一-鿿]", out.splitlines()[0])
+    assert not _ENGLISH.search(out), _ENGLISH.search(out)
+    return out
+
+
+def result(cutaway: Run, *arguments: str | Path) -> Any:
+    """The result that JSON carries."""
+    found = cutaway("inspect", *arguments, "--json")
+    assert (found.code, found.err) == (0, ""), found
+    return json.loads(found.out)["result"]
+
+
+def page_of(cutaway: Run, *arguments: str | Path, lang: str = "en") -> str:
+    """The page as HTML, which is whole without a network."""
+    html = Path("page.html")
+    found = cutaway("inspect", *arguments, "--html", html, "--lang", lang)
+    assert found.code == 0, found
+    whole = html.read_text(encoding="utf-8")
+    assert len(whole) < 2_000_000
+    assert not re.search(r'(?:src|href)="(?!data:|#)', whole)
+    return whole
+
+
+def refused(cutaway: Run, *arguments: str | Path) -> str:
+    """The one line that tells what is wrong."""
+    found = cutaway("inspect", *arguments)
+    assert (found.code, found.out) == (2, ""), found
+    assert found.err.startswith("error: ")
+    assert found.err.count("\n") == 1
+    return found.err

@@ -2,16 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
+from cutaway.checkpoint.folder import Loaded
 from cutaway.errors import CutawayError
-from cutaway.inspection.geometry.vectors import Neighbour, VectorTable, nearest_rows, nearness
-from cutaway.inspection.pages.geometry import analogy_page
-from cutaway.page.blocks import Page
+from cutaway.inspection.options import Option
+from cutaway.inspection.question import question
+from cutaway.inspection.terms import left, right
+from cutaway.inspection.vectors import (
+    COSINE,
+    PIECE,
+    Neighbour,
+    TableName,
+    VectorTable,
+    nearest_rows,
+    nearness,
+    neighbour_table,
+    space_of,
+    table_name,
+)
+from cutaway.page.blocks import Heading, Page, Point, Points, Remark, Table, page
 from cutaway.page.drawn import Drawn
+from cutaway.words import Phrase, Text, say, say_in
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class Plane:
     """The plane through b that is spanned by the two differences a - b and d - c, a true linear projection.
 
     With e₁ = (a - b) / ‖a - b‖ and e₂ the part of d - c at right angles to e₁, made of length 1, a point p is drawn
-    at ((p - b)·e₁, (p - b)·e₂), and lies ‖(p - b) - x e₁ - y e₂‖ off the plane. Message arrows, b to a and c to d, lie
+    at ((p - b)·e₁, (p - b)·e₂), and lies ‖(p - b) - x e₁ - y e₂‖ off the plane. The arrows, b to a and c to d, lie
     in the plane's directions: their drawn lengths and the angle between them are the true ones, so the four corners
     are a parallelogram in the drawing if and only if they are one in the full space. The gap between the two pairs is
     drawn too short: c and d lie off the plane by the same amount. Where the arrows are parallel (`flat`), e₂ is the
@@ -76,59 +92,62 @@ class Analogy(Drawn):
     plane: Plane
 
     def page(self) -> Page:
-        return analogy_page(self)
+        return _page(self)
 
 
+@question(say("a is to b as ? is to c: the tokens nearest to a - b + c."), "space")
 def analogy(
-    table: VectorTable,
-    a: str | int,
-    b: str | int,
-    c: str | int,
+    space: Loaded | VectorTable,
+    a: Annotated[int | str, Option(say("A token: king, in king - man + woman."), positional=True)],
+    b: Annotated[int | str, Option(say("The token that is taken off: man."), positional=True)],
+    c: Annotated[int | str, Option(say("The token that is added: woman."), positional=True)],
     *,
-    expected: str | int | None = None,
-    top: int = 10,
-    normalised: bool = True,
+    expected: Annotated[int | str | None, Option(say("The answer that is expected: queen."))] = None,
+    table: Annotated[TableName, Option(say("The table of the model whose rows are compared."))] = "embedding",
+    top: Annotated[int, Option(say("Answers that are listed."), at_least=1)] = 10,
+    normalised: Annotated[bool, Option(say("Whether vectors are made of length 1 first."))] = True,
 ) -> Analogy:
-    """Answer "a is to b as ? is to c"; king - man + woman is analogy(table, "king", "man", "woman"). See `Analogy`.
+    """King - man + woman is analogy(loaded, "king", "man", "woman"). See `Analogy`.
 
-    Raises CutawayError for a piece or id that the table does not have, inputs that are not three, an expected answer
-    that is an input, vectors of length 0, and three inputs whose a - b + c is 0 or whose a and b are equal.
+    Raises CutawayError for a token that the table lacks, inputs that are not three, an expected answer that is an
+    input, vectors of length 0, and three inputs whose a - b + c is 0 or whose a and b are equal.
     """
-    inputs = [table.find(point) for point in (a, b, c)]
-    answer = None if expected is None else table.find(expected)
+    rows = space_of(space, table)
+    inputs = [rows.find(point) for point in (a, b, c)]
+    answer = None if expected is None else rows.find(expected)
     if len(set(inputs)) < 3:
         raise CutawayError(
-            "a, b and c are {shown}, expected three different tokens", shown=_shown(table, inputs)
+            "a, b and c are {shown}, expected three different tokens", shown=_shown(rows, inputs)
         )
     if answer is not None and answer in inputs:
         raise CutawayError(
             "the expected answer {shown} is one of the inputs: expected another token",
-            shown=_shown(table, [answer]),
+            shown=_shown(rows, [answer]),
         )
-    if len(table.vectors) < 4:
+    if len(rows.vectors) < 4:
         raise CutawayError(
-            "the table has {count} rows, expected a fourth one to answer with", count=len(table.vectors)
+            "the table has {count} rows, expected a fourth one to answer with", count=len(rows.vectors)
         )
-    vectors = _vectors(table, inputs, normalised)
+    vectors = _vectors(rows, inputs, normalised)
     target = vectors[0] - vectors[1] + vectors[2]
-    answers = nearest_rows(table, target[None], top=top, measure="cosine", left_out=inputs)[0]
-    near = nearness(table, target[None], "cosine")[0]
+    answers = nearest_rows(rows, target[None], top=top, measure="cosine", left_out=inputs)[0]
+    near = nearness(rows, target[None], "cosine")[0]
 
     def ranked(id: int) -> Ranked:
         better = near > near[id]
         rank = 1 + int(better.sum())
         others = None if id in inputs else rank - int(better[inputs].sum())
-        return Ranked(id, table.label(id), float(near[id]), rank, others)
+        return Ranked(id, rows.label(id), float(near[id]), rank, others)
 
     fourth = answers[0].id if answer is None else answer
-    corners = torch.cat([vectors, _vectors(table, [fourth], normalised)])
+    corners = torch.cat([vectors, _vectors(rows, [fourth], normalised)])
     return Analogy(
-        table=table.name,
+        table=rows.name,
         normalised=normalised,
         answers=answers,
         inputs=(ranked(inputs[0]), ranked(inputs[1]), ranked(inputs[2])),
         expected=None if answer is None else ranked(answer),
-        plane=plane(corners, [table.label(id) for id in (*inputs, fourth)]),
+        plane=plane(corners, [rows.label(id) for id in (*inputs, fourth)]),
     )
 
 
@@ -180,3 +199,83 @@ def _vectors(table: VectorTable, ids: Sequence[int], normalised: bool) -> Tensor
 
 def _shown(table: VectorTable, ids: Sequence[int]) -> str:
     return ", ".join(table.label(id) for id in ids)
+
+
+# Its page.
+
+
+def _page(found: Analogy) -> Page:
+    a, b, c = found.inputs
+    where = table_name(found.table)
+    sum_of = f"{a.piece} - {b.piece} + {c.piece}"
+    listed: list[tuple[Text, Ranked]] = [("a", a), ("b", b), ("c", c)]
+    if found.expected is not None:
+        listed.append((say("expected"), found.expected))
+    columns = (
+        left(say("word")),
+        left(PIECE),
+        right(say_in("place in a list", "rank")),
+        right(say("without a, b, c")),
+        right(COSINE),
+    )
+    rows = [
+        (name, each.piece, f"{each.rank:,}", _or_left_out(each.rank_without_inputs), f"{each.cosine:.3f}")
+        for name, each in listed
+    ]
+    plane, d = found.plane, found.plane.corners[3].piece
+    of_length = say("Vectors of length 1. ") if found.normalised else say("Vectors as they are. ")
+    cosine, (first, second) = f"{plane.cosine:.2f}", (f"{length:.2f}" for length in plane.lengths)
+    return page(
+        say("{sum_of}: nearest in {where}", sum_of=sum_of, where=where),
+        [
+            neighbour_table(found.answers),
+            Heading(say("Where the words themselves stand")),
+            Table(columns, rows),
+            Remark(
+                say(
+                    "{of_length}a - b and d - c, d being {d}: cosine {cosine}, lengths {first} and "
+                    "{second}; 1 and equal lengths would be a parallelogram. The answers leave a, b and c "
+                    "out: where c would be first, this rule made the answer.",
+                    of_length=of_length,
+                    d=d,
+                    cosine=cosine,
+                    first=first,
+                    second=second,
+                )
+            ),
+            Heading(say("The two differences, drawn")),
+            _plot(plane),
+            Remark(_plane_remark(plane)),
+        ],
+    )
+
+
+def _plot(plane: Plane) -> Points:
+    """The four corners and a - b + c with the arrows b → a and c → d."""
+    points = [
+        Point(corner.x, corner.y, f"{corner.name} {corner.piece}".rstrip(), group)
+        for corner, group in zip(plane.corners[:4], (0, 0, 1, 1), strict=True)
+    ]
+    target = plane.corners[4]
+    points.append(Point(target.x, target.y, "a - b + c", 2))
+    return Points(
+        points,
+        say("along a - b"),
+        say("across it, towards d - c"),
+        paths=((1, 0), (2, 3)),
+        groups=("b → a", "c → d", say("where a parallelogram would end")),
+        arrows=True,
+    )
+
+
+def _plane_remark(plane: Plane) -> Phrase:
+    off = f"{plane.corners[3].off_plane:.2f}"
+    return say(
+        "From b to a and from c to d: lengths and the angle between the two are the true ones; "
+        "the gap between the pairs is drawn too short, for c and d lie off this plane by {off}.",
+        off=off,
+    )
+
+
+def _or_left_out(rank: int | None) -> Text:
+    return say("left out") if rank is None else f"{rank:,}"

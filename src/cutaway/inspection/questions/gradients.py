@@ -1,15 +1,80 @@
-"""Pages of gradients: which tokens of the input a prediction depends on."""
+"""Which tokens of the input a prediction depends on: gradient x input and integrated gradients, side by side."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Annotated
 
+from cutaway.inspection.input_gradients import (
+    MOST_POINTS,
+    Asked,
+    InputAttribution,
+    Quantity,
+    gradient_x_input,
+    integrated_gradients,
+)
+from cutaway.inspection.options import Option, Progress
+from cutaway.inspection.outcome import usual_position
+from cutaway.inspection.question import WORDS, question
+from cutaway.inspection.runs import Run
 from cutaway.inspection.terms import SOURCE, TARGET, TOKEN, left, right
 from cutaway.page.blocks import Block, Heading, Page, Prose, Remark, Shaded, Table, page
+from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, number
 from cutaway.words import Phrase, Text, say
 
-if TYPE_CHECKING:
-    from cutaway.inspection.attribution.gradients import InputAttribution
+TOLERANCE = 0.02  # what the integral may miss: an answer in a few seconds, which says how much it missed
+
+
+@dataclass(frozen=True, repr=False)
+class Gradients(Drawn):
+    """One number by two methods, both defined in `InputAttribution`."""
+
+    gradient_x_input: InputAttribution
+    integrated: InputAttribution
+
+    def page(self) -> Page:
+        return _page([self.gradient_x_input, self.integrated])
+
+
+@question(say("Which tokens a probability depends on, by gradients."), "causes", WORDS)
+def gradients(
+    run: Run,
+    *,
+    at: Annotated[
+        int | None,
+        Option(say("The position, from 0; -1 is the last; else the first word written, or first gap.")),
+    ] = None,
+    token: Annotated[
+        int | str | None,
+        Option(say("The token whose probability it is; the one written there unless given.")),
+    ] = None,
+    quantity: Annotated[
+        Quantity, Option(say("Whether its log-probability or its logit is taken apart."))
+    ] = "log_prob",
+    baseline: Annotated[
+        int | str | None,
+        Option(say("The token that the integral's path starts from; vectors of zeros unless given.")),
+    ] = None,
+    tolerance: Annotated[
+        float, Option(say("The part of the difference that the integral may miss."), at_least=1e-6, at_most=1)
+    ] = TOLERANCE,
+    most_points: Annotated[
+        int, Option(say("Points at most at which the gradient is taken for the integral."), at_least=12)
+    ] = MOST_POINTS,
+    progress: Progress | None = None,
+) -> Gradients:
+    """Both methods. Raises CutawayError for a model without output head, a position out of range, or a token that is
+    not one."""
+    asked = Asked.of(run, usual_position(run) if at is None else at, token, quantity)
+    return Gradients(
+        gradient_x_input(asked),
+        integrated_gradients(
+            asked, baseline=baseline, tolerance=tolerance, most_points=most_points, progress=progress
+        ),
+    )
+
+
+# Its page.
 
 _METHODS = {
     "gradient x input": say("grad × input"),
@@ -20,22 +85,12 @@ _QUANTITIES = {
     "log_prob": (say("log-probability"), say("nats")),
 }
 _NOT = say(
-    "A share tells of the way through the space of vectors, between whose ends lie no "
-    "words; another start gives other shares."
+    "A share depends on the path chosen between two points of the space of vectors, where no words lie; another start "
+    "gives other shares."
 )
 
 
-def input_attribution_page(found: "InputAttribution") -> Page:
-    method = _METHODS[found.method]
-    title = _title(found)
-    shaded = [_shaded(found, name) for name in found.shares]
-    return page(
-        say("{title}: {method}", title=title, method=method),
-        [*shaded, _sums(found), *_remarks([found])],
-    )
-
-
-def input_attributions_page(found: "Sequence[InputAttribution]") -> Page:
+def _page(found: Sequence[InputAttribution]) -> Page:
     """The same number by several methods, side by side."""
     first = found[0]
     blocks: list[Block] = []
@@ -53,7 +108,7 @@ def input_attributions_page(found: "Sequence[InputAttribution]") -> Page:
     return page(_title(first), [*blocks, *(_sums(each) for each in found), *_remarks(found)])
 
 
-def _title(found: "InputAttribution") -> Phrase:
+def _title(found: InputAttribution) -> Phrase:
     what, _ = _QUANTITIES[found.quantity]
     piece = found.tokens[found.side].pieces[found.position]
     return say(
@@ -65,7 +120,7 @@ def _title(found: "InputAttribution") -> Phrase:
     )
 
 
-def _shaded(found: "InputAttribution", name: str, label: Text | None = None, drawn: bool = False) -> Shaded:
+def _shaded(found: InputAttribution, name: str, label: Text | None = None, drawn: bool = False) -> Shaded:
     _, unit = _QUANTITIES[found.quantity]
     shown = _reads(found, name) if label is None else label
     end = _read(found, name)
@@ -75,12 +130,12 @@ def _shaded(found: "InputAttribution", name: str, label: Text | None = None, dra
     )
 
 
-def _read(found: "InputAttribution", name: str) -> int:
+def _read(found: InputAttribution, name: str) -> int:
     """How many tokens of a side can count: a decoder's mask hides what stands after the predicting one."""
     return found.position + 1 if name == "decoder" else len(found.tokens[name])
 
 
-def _reads(found: "InputAttribution", name: str) -> Phrase:
+def _reads(found: InputAttribution, name: str) -> Phrase:
     """What the tokens of a side are to a reader."""
     if len(found.tokens) == 1:
         return TOKEN
@@ -92,7 +147,7 @@ def _reads(found: "InputAttribution", name: str) -> Phrase:
     return say("{target}, up to token {last}", target=TARGET, last=last)
 
 
-def _sums(found: "InputAttribution") -> Prose:
+def _sums(found: InputAttribution) -> Prose:
     """What the shares add up to, and what they should."""
     method, total, value = _METHODS[found.method], nats(found.total), number(found.value)
     if found.baseline_value is None or found.difference is None:
@@ -114,7 +169,7 @@ def _sums(found: "InputAttribution") -> Prose:
     )
 
 
-def _remarks(found: "Sequence[InputAttribution]") -> list[Remark]:
+def _remarks(found: Sequence[InputAttribution]) -> list[Remark]:
     told = [
         Remark(say("{methods}: {approximate}.", methods=_METHODS[each.method], approximate=each.approximate))
         for each in found

@@ -11,18 +11,19 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.errors import CutawayError, brief, nearest
-from cutaway.inspection.pages.geometry import neighbours_page, table_page
+from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.terms import left, right
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
-from cutaway.page.blocks import Page
+from cutaway.page.blocks import Bar, Column, Page, Prose, Remark, Table, page
 from cutaway.page.drawn import Drawn
+from cutaway.page.numbers import number
 from cutaway.text.named_token import find_token, piece_label
 from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import Phrase, say
 
 TableName = Literal["embedding", "unembedding"]
 Measure = Literal["cosine", "dot", "euclid"]
-Point = str | int | Tensor  # a word or piece, an id, or a vector (D,)
 
 _VALUES_AT_ONCE = 1 << 22  # of a table in float64: 32 MiB
 
@@ -38,7 +39,21 @@ class VectorTable(Drawn):
     tied: bool = False  # whether the model's other table is this very tensor
 
     def page(self) -> Page:
-        return table_page(self)
+        rows, width = self.vectors.shape
+        size = say("{rows:,} vectors of {width} numbers", rows=rows, width=width)
+        tied = Prose(say("tied"), say("with the model's other table"))
+        return page(
+            say("The {name} table of token vectors", name=self.name),
+            [
+                Prose(say("size"), size),
+                tied if self.tied else None,
+                Remark(
+                    say(
+                        "Ask it: neighbours(table, token), analogy(table, a, b, c), token_map(table, tokens)."
+                    )
+                ),
+            ],
+        )
 
     def label(self, id: int) -> str:
         """The piece of an id as a reader sees it; ⟨id⟩ for a row that has none."""
@@ -70,28 +85,6 @@ class Neighbour:
     value: float
 
 
-@dataclass(frozen=True, repr=False)
-class Neighbours(Drawn):
-    """The rows e of a table nearest to a query q, best first, in the full space of D dimensions; every row of the
-    table was compared (control tokens too), in float64.
-
-    cosine: q·e / (‖q‖‖e‖), -1 to 1, 0 where e is the zero vector; dot: q·e; euclid: ‖q - e‖, the nearest first.
-    Equal values stand in the order of their ids. The query's own row is left out. Nearness says that the model was
-    trained to use two tokens alike, not that they mean the same: antonyms are near, too (Mikolov et al. 2013, §4, by
-    cosine; on antonyms: Hill et al. 2015, §2).
-    """
-
-    table: str
-    measure: Measure
-    id: int | None  # of the query; None where a vector was given
-    piece: str  # of the query; empty where a vector was given
-    compared: int  # rows of the table, the query's own included
-    items: tuple[Neighbour, ...]
-
-    def page(self) -> Page:
-        return neighbours_page(self)
-
-
 def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
     """The table that ids are looked up in, or the rows of the output matrix that logits are products with.
 
@@ -112,28 +105,14 @@ def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
         raise CutawayError(
             "{path} has no output head, so there is no unembedding table: use embedding", path=loaded.path
         )
-    tokenizer = (
-        None if loaded.tokenizer is None else loaded.tokenizer.target
-    )  # what is written is the target's
+    # What is written is the target's.
+    tokenizer = None if loaded.tokenizer is None else loaded.tokenizer.target
     return VectorTable(name, output, tokenizer, output is tokens.weight)
 
 
-def neighbours(table: VectorTable, point: Point, *, top: int = 10, measure: Measure = "cosine") -> Neighbours:
-    """The `top` rows nearest to a piece, an id or a vector (D,); see `Neighbours`.
-
-    Raises CutawayError for a piece or id that the table does not have, a vector of another width or with values that
-    are not finite, a query of length 0 under the cosine, and for an unknown measure.
-    """
-    if isinstance(point, Tensor):
-        _check_vector(table, point)
-        id, query = None, point.detach().cpu().double()
-    else:
-        id = table.find(point)
-        query = table.rows([id])[0]
-    left_out = () if id is None else (id,)
-    items = nearest_rows(table, query[None], top=top, measure=measure, left_out=left_out)[0]
-    piece = "" if id is None else table.label(id)
-    return Neighbours(table.name, measure, id, piece, len(table.vectors), items)
+def space_of(space: Loaded | VectorTable, table: TableName = "embedding") -> VectorTable:
+    """A table that is given, or that table of a model."""
+    return space if isinstance(space, VectorTable) else table_of(space, table)
 
 
 def nearest_rows(
@@ -191,16 +170,30 @@ def _nearness(block: Tensor, queries: Tensor, measure: Measure) -> Tensor:
     return queries @ (normalize(block, dim=-1) if measure == "cosine" else block).T
 
 
-def _check_vector(table: VectorTable, vector: Tensor) -> None:
-    width = table.vectors.shape[1]
-    if tuple(vector.shape) != (width,):
-        raise CutawayError(
-            "the vector is of shape {tuple}, expected ({width},): the model's width",
-            tuple=tuple(vector.shape),
-            width=width,
-        )
-    if not bool(vector.isfinite().all()):
-        raise CutawayError(
-            "the vector has values that are not finite: {tolist}",
-            tolist=brief(vector[~vector.isfinite()].tolist()),
-        )
+# What pages say of tables.
+
+TABLES = {
+    "embedding": say("the embedding table"),
+    "unembedding": say("the unembedding table"),
+}
+PIECE = say("piece")
+COSINE = say("cosine")
+MEASURES = {
+    "cosine": COSINE,
+    "dot": say("dot product"),
+    "euclid": say("distance"),
+}
+
+
+def table_name(name: str) -> Phrase:
+    """A table of the model, or one that a user made."""
+    return TABLES.get(name, say("the {name} table", name=name))
+
+
+def neighbour_table(items: Sequence[Neighbour], measure: Measure = "cosine") -> Table:
+    """Rows of a table with their nearness; a cosine also as a bar."""
+    columns: list[Column] = [left(PIECE), right("id"), right(MEASURES[measure])]
+    if measure != "cosine":
+        return Table(columns, [(each.piece, str(each.id), number(each.value)) for each in items])
+    rows = [(each.piece, str(each.id), f"{each.value:.3f}", Bar(max(0.0, each.value))) for each in items]
+    return Table([*columns, left("")], rows)
