@@ -170,8 +170,11 @@ def command_for(question: Question, model: str, text: str | None, options: Mappi
     words += ["-m", _quoted(model)]
     for name, value in options.items():
         if name not in positional:
-            flag = f"--{spelled.get(name, name).replace('_', '-')}"
-            words += [f"{flag} {_quoted(each)}" for each in _each(value)] if value is not True else [flag]
+            flag = spelled.get(name, name).replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag} {_quoted(each)}" for each in _each(value)]
     return " ".join(words)
 
 
@@ -200,7 +203,7 @@ def python_for(question: Question, model: str, text: str | None, options: Mappin
 def _each(value: object) -> Iterator[str]:
     """The values of an option that may be given several times."""
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
-        yield from (json.dumps(each, ensure_ascii=False) for each in value)
+        yield from (json.dumps(each, ensure_ascii=False) for each in value or [[]])
     else:
         yield _spelled(value)
 

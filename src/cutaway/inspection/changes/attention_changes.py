@@ -14,6 +14,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.changes.change import (
     ANY_SIDE,
     LAYER,
+    ONLY,
     BlockChange,
     Building,
     Example,
@@ -162,9 +163,7 @@ class SetPattern(HeadChange):
     first: on itself), `argmax` on the strongest key. Rows are used as given unless `renorm`."""
 
     op = "pattern"
-    about = say(
-        "A head's whole pattern is another: the same weight for all keys, one key only, or rows that are given."
-    )
+    about = say("A head weighs all keys alike, or one key only, or as given rows say.")
     example = Example({"side": "cross", "layer": "*", "head": "*", "kind": "uniform"})
 
     kind: Literal["uniform", "identity", "previous", "argmax", "given"] = key(
@@ -244,7 +243,7 @@ class NoScale(BlockChange):
 
     side: Sides | None = key(ANY_SIDE, default=None)
     layer: All | int = key(LAYER, default="*")
-    set: Literal["none"] = key(say("none"), default="none")
+    set: Literal["none"] = key(ONLY, default="none")
 
     def check(self, building: Building) -> None:
         if any(place.attention.scale == 1.0 for place in self.places(building)):

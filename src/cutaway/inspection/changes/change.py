@@ -28,6 +28,7 @@ Sides = Literal["encoder", "decoder", "cross", "*"]
 SIDE = say('encoder, decoder or cross, "*" all; may be left out where a model has but one')
 ANY_SIDE = say("encoder, decoder or cross; all unless given")
 LAYER = say('the block, from 0; -1 is the last, "*" all')
+ONLY = say("the only setting; need not be given")
 POSITION = say('the position in the text, from 0; "*" all')
 
 

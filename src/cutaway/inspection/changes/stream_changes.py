@@ -14,6 +14,7 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.changes.change import (
     ANY_SIDE,
     LAYER,
+    ONLY,
     POSITION,
     SIDE,
     BlockChange,
@@ -38,7 +39,7 @@ class SkipLayer(BlockChange):
     about = say("A block passes its input on as it came.")
     example = Example({"side": "decoder", "layer": 1})
 
-    set: Literal["skip"] = key(say("skip"), default="skip")
+    set: Literal["skip"] = key(ONLY, default="skip")
 
     def edit(self, building: Building) -> None:
         for place in self.places(building):
@@ -52,7 +53,7 @@ class SkipAttention(BlockChange):
     example = Example({"side": "cross", "layer": 2})
     allowed: ClassVar[tuple[Side, ...]] = SIDES
 
-    set: Literal["skip"] = key(say("skip"), default="skip")
+    set: Literal["skip"] = key(ONLY, default="skip")
 
     def edit(self, building: Building) -> None:
         for place in self.places(building):
@@ -68,7 +69,7 @@ class SkipFeedForward(BlockChange):
     )
     example = Example({"side": "encoder", "layer": 0})
 
-    set: Literal["skip"] = key(say("skip"), default="skip")
+    set: Literal["skip"] = key(ONLY, default="skip")
 
     def edit(self, building: Building) -> None:
         for place in self.places(building):
@@ -89,7 +90,7 @@ class NoNorm(BlockChange):
     part: Literal["attention", "cross", "ffn", "final", "*"] = key(
         say('the sublayer that the norm belongs to; final: the stack\'s last norm; "*" all'), default="*"
     )
-    set: Literal["off"] = key(say("off"), default="off")
+    set: Literal["off"] = key(ONLY, default="off")
 
     def _norms(self, building: Building) -> list[tuple[Place, Sublayer | None]]:
         """None: the last norm of the stack whose last block that is."""
