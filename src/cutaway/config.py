@@ -18,6 +18,8 @@ from cutaway.errors import CutawayError, brief, nearest
 from cutaway.words import Phrase, Text, listed, say
 
 T = TypeVar("T")
+# A number above it, where no other bound is given, is a mistake.
+LARGEST = 10**15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class Key:
     about: Text
     ge: float | None = None
     gt: float | None = None
-    le: float | None = None
+    le: float = LARGEST
     lt: float | None = None
 
     def allows(self, number: float) -> bool:
@@ -37,22 +39,21 @@ class Key:
             (isinstance(number, int) or math.isfinite(number))
             and (self.ge is None or number >= self.ge)
             and (self.gt is None or number > self.gt)
-            and (self.le is None or number <= self.le)
+            and number <= self.le
             and (self.lt is None or number < self.lt)
         )
 
-    @property
-    def expected(self) -> Phrase:
-        """The bounds in words."""
-        if self.ge is not None and self.le is not None:
+    def expected(self, number: float) -> Phrase:
+        """The bounds in words, for whoever gave `number`."""
+        if self.ge is not None and self.le < LARGEST:
             return say("{least:,} to {most:,}", least=self.ge, most=self.le)
         bounds = (
-            (self.ge, say("at least {bound:,}", bound=self.ge)),
-            (self.gt, say("a number above {bound:,}", bound=self.gt)),
-            (self.le, say("at most {bound:,}", bound=self.le)),
-            (self.lt, say("below {bound:,}", bound=self.lt)),
+            (self.ge is not None, say("at least {bound:,}", bound=self.ge)),
+            (self.gt is not None, say("a number above {bound:,}", bound=self.gt)),
+            (self.le < LARGEST or number > LARGEST, say("at most {bound:,}", bound=self.le)),
+            (self.lt is not None, say("below {bound:,}", bound=self.lt)),
         )
-        return listed([words for bound, words in bounds if bound is not None] or [say("a finite number")])
+        return listed([words for told, words in bounds if told] or [say("a finite number")])
 
     def check(self, name: str, value: object) -> None:
         """Raises CutawayError naming the value that is not allowed."""
@@ -71,7 +72,7 @@ class Key:
                 "{name} is {value}, expected {expected}",
                 name=name,
                 value=brief(value),
-                expected=self.expected,
+                expected=self.expected(value),
             )
 
 
@@ -82,7 +83,7 @@ def key(
     default_factory: Any = MISSING,
     ge: float | None = None,
     gt: float | None = None,
-    le: float | None = None,
+    le: float = LARGEST,
     lt: float | None = None,
 ) -> Any:
     """A field of a `checked` class; without a default it must be given."""
@@ -149,10 +150,11 @@ def _parse(
     for name, field in known.items():
         if field.default is MISSING and field.default_factory is MISSING and name not in arguments:
             raise CutawayError("{where}: key {key!r} is missing", where=where, key=f"{prefix}{name}")
-    return _located(f"{where}: {inside}" if inside else where, cls, **arguments)
+    place = say("{where}: {inside}", where=where, inside=inside) if inside else where
+    return _located(place, cls, **arguments)
 
 
-def _located(where: str, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
+def _located(where: Text, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
     """The result of a call, whose errors are told with the place that they are about."""
     try:
         return call(*positional, **named)
@@ -225,8 +227,8 @@ def to_dict(instance: object) -> dict[str, object]:
     return json.loads(json.dumps(dataclasses.asdict(instance)))
 
 
-LAYERS, WIDTH, POSITIONS = 1_000, 65_536, 10_000_000  # more is a mistake, and would only end in a full memory
-PIECES = 10_000_000
+# The greatest sizes that are believed: more is a mistake, and would only end in a full memory.
+LAYERS, WIDTH, POSITIONS, PIECES = 1_000, 65_536, 10_000_000, 10_000_000
 
 
 @checked
@@ -239,12 +241,10 @@ class RopeScaling:
     `attention_factor` (Peng et al. 2023). `dynamic` changes nothing within `max_len`, which is enforced here.
     """
 
-    kind: Literal["linear", "llama3", "yarn", "dynamic"] = key(
-        say("the rule by which frequencies are stretched")
-    )
+    kind: Literal["linear", "llama3", "yarn", "dynamic"] = key(say("how frequencies are stretched"))
     factor: float = key(say("how many times further the model is to read"), gt=0)
     original_max_len: int | None = key(
-        say("llama3, yarn: the length first trained at"), default=None, ge=1, le=POSITIONS
+        say("llama3, yarn: length first trained at"), default=None, ge=1, le=POSITIONS
     )
     low_freq_factor: float = key(say("llama3: turns up to which all is stretched"), default=1.0, gt=0)
     high_freq_factor: float = key(say("llama3: turns from which nothing is stretched"), default=4.0, gt=0)
@@ -259,12 +259,12 @@ class RopeScaling:
             return
         if self.original_max_len is None:
             raise CutawayError(
-                "rope_scaling.original_max_len is missing, expected the length first trained at for {kind}",
+                "original_max_len is missing, expected the length first trained at for {kind}",
                 kind=self.kind,
             )
         if self.low_freq_factor >= self.high_freq_factor or self.beta_slow >= self.beta_fast:
             raise CutawayError(
-                "rope_scaling: low_freq_factor ({low}) must be below high_freq_factor ({high}), and beta_slow "
+                "low_freq_factor ({low}) must be below high_freq_factor ({high}), and beta_slow "
                 "({slow}) below beta_fast ({fast})",
                 low=self.low_freq_factor,
                 high=self.high_freq_factor,
@@ -284,29 +284,17 @@ class ModelConfig:
     family: Literal["encoder-decoder", "decoder-only", "encoder-only"] = key(say("which stacks there are"))
     vocab_size: int = key(say("number of token ids"), ge=1, le=PIECES)
     d_model: int = key(say("width of the residual stream"), ge=1, le=WIDTH)
-    n_layers: int = key(
-        say("blocks of the decoder, or of the encoder where it is the only stack"), ge=1, le=LAYERS
-    )
+    n_layers: int = key(say("blocks of the decoder, or of the only stack"), ge=1, le=LAYERS)
     n_heads: int = key(say("attention heads of a block"), ge=1, le=1_024)
     d_ff: int = key(say("inner width of the feed-forward network"), ge=1, le=1_000_000)
     n_encoder_layers: int | None = key(
         say("encoder-decoder: blocks of the encoder; not given: n_layers"), default=None, ge=1, le=LAYERS
     )
     n_kv_heads: int | None = key(
-        say("heads of keys and values (grouped-query attention); not given: n_heads"),
-        default=None,
-        ge=1,
-        le=1_024,
+        say("heads of keys and values; not given: n_heads"), default=None, ge=1, le=1_024
     )
-    d_head: int | None = key(
-        say("width of a head; not given: d_model / n_heads"), default=None, ge=1, le=8_192
-    )
-    max_len: int = key(
-        say("the context limit in tokens, and the rows of a table of positions"),
-        default=512,
-        ge=1,
-        le=POSITIONS,
-    )
+    d_head: int | None = key(say("width of a head; not given: d_model/n_heads"), default=None, ge=1, le=8_192)
+    max_len: int = key(say("the context limit in tokens"), default=512, ge=1, le=POSITIONS)
     norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] = key(
         say("kind of norm; rmsnorm1p scales by 1 + weight (Gemma)"), default="layernorm"
     )
@@ -321,7 +309,7 @@ class ModelConfig:
         say("how positions are told"), default="rotary"
     )
     position_offset: int = key(
-        say("row of the position table that the first token takes"), default=0, ge=0, le=1_000_000
+        say("the first token's row of the position table"), default=0, ge=0, le=1_000_000
     )
     # see nn.position.sinusoids
     sinusoid: Literal["halves", "halves_m2m"] = key(say("layout of sines and cosines"), default="halves")
@@ -331,17 +319,17 @@ class ModelConfig:
     )
     rope_scaling: RopeScaling | None = key(say("how rotary frequencies are stretched"), default=None)
     window: int | None = key(
-        say("sliding-window attention: a token sees itself and the window - 1 tokens before it"),
+        say("sliding window: a token sees itself and the window - 1 before it"),
         default=None,
         ge=1,
         le=POSITIONS,
     )
     window_layers: tuple[int, ...] = key(
-        say("numbers of the layers that have the window; the others see everything"), default=(), ge=0
+        say("layers that have the window; the others see everything"), default=(), ge=0
     )
     relative_buckets: int = key(say("relative: number of distances told apart"), default=32, ge=4, le=WIDTH)
     relative_max_distance: int = key(
-        say("relative: distance from which all fall into one bucket"), default=128, ge=1, le=POSITIONS
+        say("relative: distance from which one bucket holds all"), default=128, ge=1, le=POSITIONS
     )
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = key(
         say("activation of the feed-forward network"), default="gelu"
@@ -351,36 +339,28 @@ class ModelConfig:
     attn_out_bias: bool | None = key(say("bias of the o projection where it differs (Qwen2)"), default=None)
     mlp_bias: bool = key(say("biases of the feed-forward network"), default=True)
     n_experts: int = key(
-        say("mixture of experts in place of the feed-forward network; 0: none"), default=0, ge=0, le=WIDTH
+        say("experts in place of the feed-forward network; 0: none"), default=0, ge=0, le=WIDTH
     )
     n_experts_per_token: int = key(say("experts that work on a token"), default=2, ge=1, le=WIDTH)
-    d_expert: int | None = key(
-        say("inner width of one expert; not given: d_ff"), default=None, ge=1, le=1_000_000
-    )
+    d_expert: int | None = key(say("width of one expert; not given: d_ff"), default=None, ge=1, le=1_000_000)
     experts_renormalised: bool = key(
-        say("the weights of the chosen experts are scaled to sum to 1"), default=True
+        say("weights of the chosen experts are scaled to sum to 1"), default=True
     )
-    dense_layers: tuple[int, ...] = key(
-        say("numbers of the layers that keep the plain network"), default=(), ge=0
-    )
+    dense_layers: tuple[int, ...] = key(say("layers that keep the plain network"), default=(), ge=0)
     qk_norm: bool = key(say("a norm over each head's query and key (Qwen3)"), default=False)
     attn_scale: float | None = key(say("factor of the scores; not given: 1/√d_head"), default=None, gt=0)
-    attn_softcap: float | None = key(
-        say("the cap c of c·tanh(score/c) before the mask (Gemma 2)"), default=None, gt=0
-    )
+    attn_softcap: float | None = key(say("cap c of c·tanh(score/c) before the mask"), default=None, gt=0)
     embed_scale: float = key(say("factor of the embeddings"), default=1.0, gt=0)
     embed_norm: bool = key(say("a norm after the embeddings"), default=False)
-    n_segments: int = key(
-        say("embeddings of sentence A and B (BERT); 0: none"), default=0, ge=0, le=1_000_000
-    )
+    n_segments: int = key(say("embeddings of sentence A, B (BERT)"), default=0, ge=0, le=1_000_000)
     tied: bool = key(say("the output matrix is the embedding matrix"), default=True)
     head: Literal["linear", "masked", "none"] = key(
-        say("output head; masked: BERT's, with dense layer, activation and norm; none: vectors, not words"),
+        say("output head; masked: BERT's, with dense layer and norm; none: vectors, not words"),
         default="linear",
     )
     head_bias: bool = key(say("a bias of the output head"), default=False)
     logit_scale: float = key(say("factor of the logits"), default=1.0, gt=0)
-    logit_softcap: float | None = key(say("the cap c of c·tanh(logit/c)"), default=None, gt=0)
+    logit_softcap: float | None = key(say("cap c of c·tanh(logit/c)"), default=None, gt=0)
     dropout: float = key(say("part of the activations dropped while training"), default=0.0, ge=0, lt=1)
     pad_id: int | None = key(say("id of padding"), default=None, ge=0)
     bos_id: int | None = key(say("id of the beginning of a text"), default=None, ge=0)
@@ -417,14 +397,14 @@ class ModelConfig:
                 raise CutawayError(
                     "{name} is {layers}, expected layer numbers 0 to {last}, each once",
                     name=name,
-                    layers=list(layers),
+                    layers=brief(list(layers)),
                     last=self.n_layers - 1,
                 )
         if (self.window is None) != (not self.window_layers):
             raise CutawayError(
                 "window is {window} and window_layers is {layers}: give both or neither",
                 window=self.window,
-                layers=list(self.window_layers),
+                layers=brief(list(self.window_layers)),
             )
         if self.window is not None and self.family != "decoder-only":
             raise CutawayError(

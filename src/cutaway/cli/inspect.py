@@ -198,6 +198,7 @@ class Outputs:
 
     def write(self, answer: "Answer", locale: Locale) -> None:
         from cutaway.inspection.saving import save
+        from cutaway.page.figures import write_figures
         from cutaway.page.html import document
 
         page = answer.page()
@@ -205,6 +206,9 @@ class Outputs:
             names = save(self.save, answer.about(), answer.result)
             more = say(" and {n} more", n=len(names) - 6) if len(names) > 6 else ""
             note(say("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more))
+        if self.svg is not None:
+            for path in write_figures(self.svg, page, locale):
+                note(say("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000))
         if self.html is not None:
             self.html.write_text(document(page, locale), encoding="utf-8")
             note(say("{path}: {size:,.0f} kB", path=self.html, size=self.html.stat().st_size / 1000))

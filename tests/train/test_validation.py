@@ -5,8 +5,8 @@ import torch
 from tests.train.conftest import FAMILIES, examples, objective_for, tiny
 
 from cutaway.models.build import build
-from cutaway.train.evaluate import Direction, Validator, mean_loss, translation_scores
 from cutaway.train.objective import next_token
+from cutaway.train.validation import Direction, Validator, mean_loss, translation_scores
 
 
 @pytest.mark.parametrize("family", ["encoder-decoder", "decoder-only"])

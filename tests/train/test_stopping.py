@@ -1,5 +1,6 @@
-"""Runs that are killed without warning, many times. Minutes; see `make slow`."""
+"""Runs as a user starts them, in a process of their own, stopped from outside: by a signal, or killed."""
 
+import json
 import os
 import random
 import signal
@@ -9,12 +10,56 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.train.test_signals import losses, start
+from tests.train.conftest import never
 from tests.train.toy import write_data, write_recipe
 
 from cutaway.train.recipe import read_recipe
 from cutaway.train.run import train
-from cutaway.train.state import RunFolder, sha256
+from cutaway.train.state import RunFolder, damage, sha256
+
+LONG = ("steps=100000", "save_every=100000", "validate_every=100000", "data.validation.translations=0")
+
+
+def start(recipe: Path, *overrides: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "cutaway", "train", str(recipe), *overrides]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(log: Path, process: subprocess.Popen[str], lines: int) -> None:
+    deadline = time.monotonic() + 120
+    while not log.exists() or len(log.read_bytes().splitlines()) < lines:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def losses(folder: Path) -> list[float]:
+    lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
+
+
+def test_a_signal_saves_and_ends_with_its_code(tmp_path: Path) -> None:
+    """R07: within 10 s, and the resumed run equals one that was never stopped."""
+    write_data(tmp_path)
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    process = start(recipe, *LONG)
+    wait_for(run / "log.jsonl", process, lines=5)
+    sent = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert time.monotonic() - sent < 10
+    assert process.returncode == 143, said
+    assert "the same command goes on" in said and "Traceback" not in said
+    step = RunFolder(run).steps()[-1]
+    assert damage(RunFolder(run).at(step)) is None and len(losses(run)) == step
+    more = (*LONG[1:], f"steps={step + 3}")
+    train(read_recipe(recipe, more))
+    train(read_recipe(recipe, (*more, f"run.folder={tmp_path}/straight")))
+    assert losses(run) == losses(tmp_path / "straight")
+    last = f"step-{step + 3:08d}"
+    for name in ("model.safetensors", "training.safetensors"):
+        assert sha256(run / last / name) == sha256(tmp_path / "straight" / last / name)
 
 
 @pytest.mark.slow
@@ -37,7 +82,7 @@ def test_killed_at_random_moments_again_and_again(tmp_path: Path) -> None:
         said = process.communicate()[1]
         assert process.returncode in (0, -signal.SIGKILL), said
         assert "Traceback" not in said and "passed over" not in said, said
-        newest = RunFolder(run).newest(pytest.fail)
+        newest = RunFolder(run).newest(never)
         assert newest is not None
         step = int(newest.name.removeprefix("step-"))
         assert step > seen

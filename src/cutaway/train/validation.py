@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batches.batch import Batch
 from cutaway.train.objective import Objective
@@ -60,7 +61,7 @@ class Validator:
         bits = None if self.n_bytes is None else loss * tokens / math.log(2) / max(self.n_bytes, 1)
         results: dict[str, float] = {}
         samples: list[tuple[str, str, str]] = []
-        for direction in self.directions if self.translate is not None else []:
+        for direction in self.directions:
             assert self.translate is not None
             outputs: list[str] = []
             for start in range(0, len(direction.texts), 64):
@@ -90,7 +91,7 @@ def mean_loss(
 ) -> tuple[float, int] | None:
     """Loss per counted token over all batches, each token once whatever the batches, and the number of tokens.
 
-    Raises ValueError when nothing is counted: an empty set has no loss.
+    None when `interrupted` said so in between. Raises CutawayError when nothing is counted: an empty set has no loss.
     """
     total, tokens = 0.0, 0
     device = next(model.parameters()).device
@@ -100,7 +101,7 @@ def mean_loss(
         loss, count = objective(model, to_device(batch, device), i)
         total, tokens = total + float(loss), tokens + count
     if tokens == 0:
-        raise ValueError("the validation set has no token to predict")
+        raise CutawayError("the validation set has no token to predict")
     return total / tokens, tokens
 
 
