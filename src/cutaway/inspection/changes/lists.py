@@ -129,7 +129,6 @@ def edits(changes: Changes, run: Run, runs: Mapping[str, Run] | None = None) -> 
             change.check(building)
             change.edit(building)
         except CutawayError as error:
-            raise CutawayError(
-                "changes[{place}] ({op}): {error}", place=place, op=change.op, error=error
-            ) from error
+            where = f"changes[{place}] ({change.op})"
+            raise CutawayError("{where}: {error}", where=where, error=error) from error
     return building.built()
