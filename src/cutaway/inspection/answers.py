@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,9 +22,11 @@ from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
+from cutaway.text.display import width
 from cutaway.words import Phrase, say
 from cutaway.zoo import bundled, find
 
+LINE = 80  # columns of a command before it is continued on the next line
 _OF_RUN = {each.name for each in RUN_OPTIONS}
 
 
@@ -60,7 +62,9 @@ class Answer:
         steps = [
             Code(
                 each.about,
-                command_for(find_question(each.question), self.model, self.text, {**each.options, **of_run}),
+                continued(
+                    parts_for(find_question(each.question), self.model, self.text, {**each.options, **of_run})
+                ),
             )
             for each in result.suggestions()
         ]
@@ -159,6 +163,22 @@ def _written(asked: Run) -> str | None:
 
 def command_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
     """The command that asks this."""
+    return " ".join(parts_for(question, model, text, options))
+
+
+def continued(parts: Sequence[str]) -> str:
+    """A command in lines of at most 80 columns, where its parts are no longer, which a shell joins."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if width(lines[-1]) + width(part) + len("  \\") > LINE:
+            lines.append(f"  {part}")
+        else:
+            lines[-1] += f" {part}"
+    return " \\\n".join(lines)
+
+
+def parts_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> list[str]:
+    """The words of a command, each option together with its value."""
     words = ["cutaway", "inspect"]
     words += [] if question.name == "overview" and text not in names() else [question.name]
     positional = [each.name for each in question.parameters if each.option.positional]
@@ -167,7 +187,7 @@ def command_for(question: Question, model: str, text: str | None, options: Mappi
     }
     words += [] if text is None else [_quoted(text)]
     words += [_quoted(_spelled(options[name])) for name in positional if name in options]
-    words += ["-m", _quoted(model)]
+    words.append(f"-m {_quoted(model)}")
     for name, value in options.items():
         if name not in positional:
             flag = spelled.get(name, name).replace("_", "-")
@@ -175,7 +195,7 @@ def command_for(question: Question, model: str, text: str | None, options: Mappi
                 words.append(f"--{flag}" if value else f"--no-{flag}")
             else:
                 words += [f"--{flag} {_quoted(each)}" for each in _each(value)]
-    return " ".join(words)
+    return words
 
 
 def python_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:

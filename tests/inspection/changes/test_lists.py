@@ -64,7 +64,7 @@ def test_json_and_values_are_the_same_changes() -> None:
         ({"op": "pos", "set": "shift"}, "`by` belongs to set 'shift'"),
         ({"op": "pos", "set": "shuffle", "seed": 1, "by": 2}, "`by` belongs to set 'shift', and only there"),
         ({"op": "neuron", "layer": 0, "n": 1}, "expected either value or scale"),
-        ({"op": "neuron", "layer": 0, "n": 1, "scale": float("inf")}, "scale is inf, expected a finite"),
+        ({"op": "neuron", "layer": 0, "n": 1, "scale": float("inf")}, "scale is inf, expected at most"),
         ({"op": "expert", "layer": 0}, "expected either ban or force"),
         ({"op": "expert", "layer": 0, "ban": [1, 1]}, "named twice"),
         ({"op": "embedding", "token": 0, "along": [1]}, "along has 1 tokens, expected two"),

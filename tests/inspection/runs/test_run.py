@@ -13,9 +13,9 @@ from cutaway.decode.complete import continue_text
 from cutaway.inspection.outcome import forced_tokens, output_of
 from cutaway.inspection.questions.diff import diff
 from cutaway.inspection.questions.lens import lens
+from cutaway.inspection.questions.overview import overview
 from cutaway.inspection.questions.sweep import sweep
 from cutaway.inspection.runs import Run, run
-from cutaway.inspection.runs.overview import overview
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 RunOf = Callable[..., Run]
