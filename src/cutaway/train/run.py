@@ -141,11 +141,13 @@ def _trainer(
         checkpoint.save(path, model, tokenizer)
 
     def translate(model: Model, texts: list[str], to: str) -> list[str]:
-        from cutaway.decode.translate import Translator
+        from cutaway.decode.search import GREEDY
+        from cutaway.decode.translator import Translator
 
         translator = Translator(checkpoint.Loaded(model, config, tokenizer, {}, folder.path))
         language = next((known for known in translator.languages if known == to), None)
-        return [each.text for each in translator.translate(texts, to=language, beam=1, truncate=True)]
+        found = translator.translate(texts, to=language, search=GREEDY, truncate=True)
+        return [each.best.text for each in found]
 
     validator = None
     if prepared.validation:

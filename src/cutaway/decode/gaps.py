@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import torch
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.generate import MAX_ALTERNATIVES, check_finite
-from cutaway.decode.parts import mask_id_of, tokenizer_for
+from cutaway.decode.search import MAX_ALTERNATIVES
+from cutaway.decode.stepping import check_finite
+from cutaway.decode.text_model import mask_id_of, tokenizer_for
 from cutaway.errors import CutawayError
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import listed, say
 
 MARKS = ("[MASK]", "<mask>")
 
@@ -53,15 +55,12 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     if mask_id is None:
         mask_id = tokenizer.require("mask")  # which tells what the tokenizer has instead
     if not 1 <= top <= MAX_ALTERNATIVES:
-        raise CutawayError(
-            "top is {top}, expected 1 to {max_alternatives}", top=top, max_alternatives=MAX_ALTERNATIVES
-        )
+        raise CutawayError("top is {top}, expected 1 to {most}", top=top, most=MAX_ALTERNATIVES)
     ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
     gaps = [position for position, id in enumerate(ids) if id == mask_id]
     if not gaps:
-        raise CutawayError(
-            "the text has no gap to fill; write {marks} where a word is missing", marks=" or ".join(MARKS)
-        )
+        marks = listed(MARKS, say(" or "))
+        raise CutawayError("the text has no gap to fill; write {marks} where a word is missing", marks=marks)
     if len(ids) > loaded.config.max_len:
         raise CutawayError(
             "the text has {count} tokens, but this model reads at most {max_len}; shorten it",
@@ -72,23 +71,19 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     with torch.inference_mode():
         hidden = model.hidden(torch.tensor([ids], device=next(model.parameters()).device))  # (1, T, D)
         logits = model.head(hidden[:, gaps])[0].float()  # (gaps, V)
-        check_finite(logits.logsumexp(dim=-1), "in a gap")
+        check_finite(logits.logsumexp(dim=-1), say("in a gap"))
         logits[:, never_filling(tokenizer, logits.shape[1])] = -torch.inf
         probabilities, best = logits.softmax(dim=-1).topk(min(top, tokenizer.vocab_size), dim=-1)
-    found = [
-        Gap(
-            position,
-            [
-                Candidate(id, tokenizer.readable(id), probability)
-                for id, probability in zip(*row, strict=True)
-                if probability > 0
-            ],
-        )
-        for position, row in zip(gaps, zip(best.tolist(), probabilities.tolist(), strict=True), strict=True)
-    ]
+    found: list[Gap] = []
     filled = list(ids)
-    for gap in found:
-        filled[gap.position] = gap.candidates[0].id
+    for position, *row in zip(gaps, best.tolist(), probabilities.tolist(), strict=True):
+        candidates = [
+            Candidate(id, tokenizer.readable(id), probability)
+            for id, probability in zip(*row, strict=True)
+            if probability > 0
+        ]
+        found.append(Gap(position, candidates))
+        filled[position] = candidates[0].id
     return Filled(text, tokenizer.decode(filled), ids, pieces, found)
 
 

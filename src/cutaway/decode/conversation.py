@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.generate import Limits, stream
-from cutaway.decode.half_stored import store_in_half
-from cutaway.decode.parts import StreamedToken, end_ids_of, read_stream, tokenizer_for, unwanted_ids
-from cutaway.decode.sampling import Sampling, row_seed
+from cutaway.decode.generation import stream
+from cutaway.decode.search import GREEDY, USUAL, Limits, Search
+from cutaway.decode.text_model import StreamedToken, end_ids_of, read_stream, tokenizer_for, unwanted_ids
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.text.chat.template import chat_ids, render_for
@@ -18,6 +17,7 @@ from cutaway.text.tokenizer import Tokenizer
 from cutaway.words import Phrase, say
 
 Role = Literal["system", "user", "assistant"]
+_NEW_TOKENS = 512  # most new tokens of an answer, unless given
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,6 @@ class Memory:
     """What a model has read and written of a chat, so that the next prompt is read only from where it differs."""
 
     def __init__(self, model: DecoderOnly) -> None:
-        """`model` is made ready for decoding."""
-        store_in_half(model)
         self._model = model
         self.cache = model.begin(1)
         self.ids: list[int] = []  # the first `cache.length` of them are in the cache
@@ -57,7 +55,8 @@ class Memory:
     def rewind(self, prompt: Sequence[int]) -> int:
         """Keep what `prompt` begins with; returns how many of its ids need not be read again, never all of them."""
         layers = self.cache.self_attn
-        if any(layer.length != self.cache.length for layer in layers):  # a step was interrupted
+        # Where a step was interrupted, the layers disagree.
+        if any(layer.length != self.cache.length for layer in layers):
             self.cache, self.ids = self._model.begin(1), []
             return 0
         pairs = zip(self.ids[: self.cache.length], prompt[:-1], strict=False)
@@ -74,12 +73,12 @@ def answer(
     loaded: Loaded,
     messages: Sequence[Message],
     *,
-    max_new_tokens: int = 512,
-    sampling: Sampling | None = None,
+    search: Search = GREEDY,
+    limits: Limits = USUAL,
     turn: int = 0,
     memory: Memory | None = None,
 ) -> Answer:
-    """Answer the last message, token by token.
+    """Answer the last message, token by token, with at most 512 tokens unless `limits` has a number.
 
     The answer ends at the model's end tokens and at what its template puts after an answer. `turn` changes what is
     drawn, so that the same words later in a chat need not get the same answer. `memory` is of the same model.
@@ -87,10 +86,10 @@ def answer(
     end with a user's message or is refused by the template, and for a last message that leaves no room.
     """
     tokenizer, template, model = _open(loaded)
-    prompt = prepare_chat(loaded, messages, max_new_tokens=max_new_tokens)
-    sampling = sampling or Sampling()
+    prompt = prepare_chat(loaded, messages, limits=limits)
     ends = _stop_ids(loaded, tokenizer, template)
-    if memory is None or sampling.repetition_penalty != 1:  # the penalty must see the whole prompt
+    # A repetition penalty must see the whole prompt.
+    if memory is None or search.sampling.repetition_penalty != 1:
         memory = Memory(model)
     kept = memory.rewind(prompt.ids)
     memory.ids = list(prompt.ids)
@@ -98,10 +97,10 @@ def answer(
         model,
         memory.cache,
         [prompt.ids[kept:]],
-        limits=Limits(max_new_tokens, max_len=loaded.config.max_len - kept),
+        search=search,
+        limits=limits.within(loaded.config.max_len - kept, _NEW_TOKENS),
         eos_id=ends,
-        sampling=sampling,
-        seeds=[row_seed(sampling.seed, turn)],
+        places=[turn],
         forbidden=sorted({*unwanted_ids(loaded, tokenizer)} - {*ends}),
     )
 
@@ -116,11 +115,11 @@ def answer(
     return Answer(prompt, tokens())
 
 
-def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, max_new_tokens: int = 512) -> ChatPrompt:
+def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, limits: Limits = USUAL) -> ChatPrompt:
     """What the model will read for `messages`.
 
     A chat that has outgrown the model's positions loses its oldest turns, with a note: a quarter of the positions,
-    or `max_new_tokens` if that is less, stay free for the answer. System messages at its head stay.
+    or the answer's limit if that is less, stay free for the answer. System messages at its head stay.
     Errors as in `answer`.
     """
     tokenizer, template, _ = _open(loaded)
@@ -136,7 +135,7 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, max_new_tokens:
         return chat_ids(tokenizer, template, values, where=str(loaded.path))
 
     limit = loaded.config.max_len
-    room = limit - max(1, min(max_new_tokens, limit // 4))
+    room = limit - max(1, min(limits.max_new_tokens or _NEW_TOKENS, limit // 4))
     ids = ids_from(starts[0])
     if len(ids) <= room:
         return ChatPrompt(ids, ())
@@ -155,7 +154,7 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, max_new_tokens:
     if len(starts) == 1:
         return ChatPrompt(ids, ())
     note = say(
-        "the chat has outgrown this model's {limit} positions: its {dropped} oldest turns are left out",
+        "the chat has outgrown this model's {limit} positions; oldest turns that are left out: {dropped}",
         limit=limit,
         dropped=dropped,
     )
@@ -170,13 +169,13 @@ class Conversation:
         loaded: Loaded,
         *,
         system: str | None = None,
-        max_new_tokens: int = 512,
-        sampling: Sampling | None = None,
+        search: Search = GREEDY,
+        limits: Limits = USUAL,
     ) -> None:
-        """Raises CutawayError for a model that cannot chat."""
+        """Every answer is found by `search` within `limits`. Raises CutawayError for a model that cannot chat."""
         _, _, model = _open(loaded)
         self.messages = [] if system is None else [Message("system", system)]
-        self._loaded, self._max_new_tokens, self._sampling = loaded, max_new_tokens, sampling
+        self._loaded, self._search, self._limits = loaded, search, limits
         self._memory = Memory(model)
         self._turn = 0
 
@@ -187,8 +186,8 @@ class Conversation:
         found = answer(
             self._loaded,
             [*self.messages, said],
-            max_new_tokens=self._max_new_tokens,
-            sampling=self._sampling,
+            search=self._search,
+            limits=self._limits,
             turn=self._turn,
             memory=self._memory,
         )
@@ -214,8 +213,8 @@ def _open(loaded: Loaded) -> tuple[Tokenizer, str, DecoderOnly]:
     assert isinstance(loaded.model, DecoderOnly)
     if loaded.chat_template is None:
         raise CutawayError(
-            "{path} has no chat template, so nothing says how messages are written for it; it goes "
-            "on with a text: use it with `cutaway generate`",
+            "{path} has no chat template, so nothing says how messages are written for it; let it go on with "
+            "a text: use it with `cutaway generate`",
             path=loaded.path,
         )
     return tokenizer, loaded.chat_template, loaded.model.eval()
@@ -230,7 +229,8 @@ def _stop_ids(loaded: Loaded, tokenizer: Tokenizer, template: str) -> list[int]:
         {"role": "assistant", "content": answered},
         {"role": "user", "content": "?"},
     ]
-    with suppress(CutawayError):  # a template that refuses such a chat tells nothing
+    # A template that refuses such a chat tells nothing.
+    with suppress(CutawayError):
         rendered = render_for(tokenizer, template, chat, where=str(loaded.path))
         stop = rendered.text.rfind(answered) + len(answered)
         following = next((span for span in rendered.controls if span[0] >= stop), None)

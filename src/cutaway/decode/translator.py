@@ -1,19 +1,19 @@
-"""Texts in, translations out: the encoder-decoder with its tokenizer."""
+"""Texts in, translations out: which language into which, how the model is told, and the encoder-decoder with its
+tokenizer."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import opencc
 import torch
-from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.generate import Finish, Limits, stream
-from cutaway.decode.half_stored import store_in_half
-from cutaway.decode.languages import OURS, Language, has_han, route, simplified, target_of
-from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.padding import pad_right
-from cutaway.decode.parts import (
-    Alternative,
+from cutaway.decode.generation import generate, stream
+from cutaway.decode.search import GREEDY, USUAL, Limits, Search
+from cutaway.decode.stepping import batches, pad_right
+from cutaway.decode.text_model import (
     Hypothesis,
     StreamedToken,
     end_ids_of,
@@ -22,24 +22,36 @@ from cutaway.decode.parts import (
     tokenizer_for,
     unwanted_ids,
 )
-from cutaway.decode.sampling import Sampling
-from cutaway.decode.search import Search
-from cutaway.decode.stepping import Attention
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
-from cutaway.words import Phrase, say
+from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import Phrase, Text, listed, say
+
+Language = str  # "en" or "zh"
+OURS = {"en": ">>eng<<", "zh": ">>zho<<"}
+# What names a language before the source (OPUS-MT), the best name first.
+_BEFORE_SOURCE = {
+    "en": (OURS["en"], ">>en<<"),
+    "zh": (OURS["zh"], ">>cmn_Hans<<", ">>cmn<<", ">>zh<<", ">>zh_CN<<", ">>zh_cn<<"),
+}
+# What names a language where a text of it begins, source and target alike (M2M100; NLLB; mBART-50).
+_BEFORE_BOTH = {"en": ("__en__", "eng_Latn", "en_XX"), "zh": ("__zh__", "zho_Hans", "zh_CN")}
+
+_HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f]")
+
+_BEAM = Search(beam=4)
+_ONE = say("the text")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A text made ready for the encoder."""
+    """A text made ready for the encoder. Of a blank text there are no ids, else the language token if the model has
+    one, the text's, and the end token."""
 
     text: str  # as it was given
     to: Language | None  # None for a model of one direction
-    ids: list[
-        int
-    ]  # empty for a blank text; else the language token if the model has one, the text, the end token
+    ids: list[int]
     pieces: list[str]  # as a reader sees them
     notes: tuple[Phrase, ...]  # what was done to the text on the way
     cut: bool  # whether its end was left out
@@ -47,52 +59,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Translation:
-    """A source and what became of it; `hypotheses` are sorted, and the short names speak of the best one."""
+    """A source and what became of it, the best first."""
 
-    source: str
-    to: Language | None
-    source_ids: list[int]
-    source_pieces: list[str]
+    source: Source
     hypotheses: list[Hypothesis]
-    notes: tuple[Phrase, ...]
-    cut: bool  # whether the end of the source was left out
 
     @property
     def best(self) -> Hypothesis:
         return self.hypotheses[0]
 
-    @property
-    def text(self) -> str:
-        return self.best.text
-
-    @property
-    def target_pieces(self) -> list[str]:
-        return self.best.pieces
-
-    @property
-    def score(self) -> float:
-        return self.best.score
-
-    @property
-    def log_probs(self) -> list[float]:
-        return self.best.log_probs
-
-    @property
-    def finish(self) -> Finish:
-        return self.best.finish
-
-    @property
-    def alternatives(self) -> list[list[Alternative]]:
-        return self.best.alternatives
-
-    @property
-    def alignment(self) -> Tensor | None:
-        return self.best.alignment
-
 
 class Translator:
     """Translates with an encoder-decoder checkpoint. Models with language tokens translate into what those name (see
-    `languages.route`); others do the one thing they were trained for.
+    `route`); others do the one thing they were trained for.
 
     Raises CutawayError when the checkpoint is of another family or lacks what translating needs.
     """
@@ -101,7 +80,6 @@ class Translator:
         self.tokenizer = tokenizer_for(loaded, "encoder-decoder")
         assert isinstance(loaded.model, EncoderDecoder)
         self.model, self.config = loaded.model.eval(), loaded.config
-        store_in_half(self.model)
         self.end_ids = end_ids_of(loaded)
         if not self.end_ids or self.config.decoder_start_id is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
@@ -131,83 +109,58 @@ class Translator:
         texts: Sequence[str],
         *,
         to: Language | None = None,
-        beam: int = 4,
-        n_best: int = 1,
-        length_penalty: LengthPenalty | None = None,
-        sampling: Sampling | None = None,
-        max_new_tokens: int | None = None,
-        min_new_tokens: int = 0,
-        alternatives: int = 0,
-        attention: Attention = None,
+        search: Search = _BEAM,
+        limits: Limits = USUAL,
         truncate: bool = False,
         batch_size: int = 32,
         numbered_from: int = 1,
     ) -> list[Translation]:
         """One translation a text, in order; a blank text gives an empty one.
 
-        `to` is "en" or "zh"; None decides by the text. `beam` 1 is greedy, or samples when `sampling` has a
-        temperature. `max_new_tokens` is twice the source's tokens and 20 unless given, and never beyond the
-        model's limit. `truncate` cuts a text that is too long for the model (and notes it) instead of refusing it.
-        `attention` "mean" gives each hypothesis its alignment, "full" every layer and head as well.
-        Raises CutawayError for values out of range and for texts beyond the position limit, which it names by
-        their number, counted from `numbered_from`.
+        `to` is "en" or "zh"; None decides by the text. `search` is a beam of 4 unless given. A translation has at most
+        twice the source's tokens and 20 unless `limits` has a number, and never more than the model's positions.
+        `truncate` cuts a text that is too long for the model (and notes it) instead of refusing it.
+        Raises CutawayError for a language that the model cannot be asked for, and for texts beyond the position limit,
+        which it names by their number, counted from `numbered_from`.
         """
-        search = Search(
-            beam=beam,
-            n_best=n_best,
-            length_penalty=length_penalty or LengthPenalty(),
-            sampling=sampling or Sampling(),
-            alternatives=alternatives,
-            attention=attention,
-        )
-        if batch_size < 1:
-            raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
+        several = len(texts) > 1 or numbered_from > 1
         sources = [
             self.prepare(
                 text,
                 to=to,
                 truncate=truncate,
-                name=f"text {i}" if len(texts) > 1 or numbered_from > 1 else "the text",
+                name=say("text {number}", number=number) if several else _ONE,
             )
-            for i, text in enumerate(texts, start=numbered_from)
+            for number, text in enumerate(texts, start=numbered_from)
         ]
-        results = [[_EMPTY]] * len(texts)
-        order = sorted(
-            (i for i, source in enumerate(sources) if source.ids), key=lambda i: len(sources[i].ids)
-        )
-        for first in range(0, len(order), batch_size):
-            batch = order[first : first + batch_size]
-            found = search.run(
+        found = [Translation(source, [_EMPTY]) for source in sources]
+        for places in batches([source.ids for source in sources], batch_size):
+            batch = [i for i in places if sources[i].ids]
+            if not batch:
+                continue
+            results = generate(
                 self.model,
                 self._begin([sources[i].ids for i in batch]),
                 [self.start(sources[i]) for i in batch],
-                rows=batch,
-                limits=[self._limits(sources[i], max_new_tokens, min_new_tokens) for i in batch],
+                search=search,
+                limits=[self._limits(sources[i], limits) for i in batch],
                 eos_id=self.end_ids,
                 forbidden=self._forbidden,
+                places=batch,
             )
-            for i, generated in zip(batch, found, strict=True):
-                results[i] = [
-                    readable(self.tokenizer, each, len(sources[i].ids), attention == "full")
-                    for each in generated
-                ]
-        return [
-            Translation(
-                source.text, source.to, source.ids, source.pieces, hypotheses, source.notes, source.cut
-            )
-            for source, hypotheses in zip(sources, results, strict=True)
-        ]
+            for i, result in zip(batch, results, strict=True):
+                source, full = sources[i], search.attention == "full"
+                hypotheses = [readable(self.tokenizer, each, len(source.ids), full) for each in result]
+                found[i] = Translation(source, hypotheses)
+        return found
 
     def stream(
         self,
         text: str,
         *,
         to: Language | None = None,
-        sampling: Sampling | None = None,
-        max_new_tokens: int | None = None,
-        min_new_tokens: int = 0,
-        alternatives: int = 0,
-        attention: Attention = None,
+        search: Search = GREEDY,
+        limits: Limits = USUAL,
         truncate: bool = False,
     ) -> Iterator[StreamedToken]:
         """Translate one text greedily or by sampling, token by token; a blank text gives none. `prepare` tells
@@ -219,17 +172,15 @@ class Translator:
             self.model,
             self._begin([source.ids]),
             [self.start(source)],
-            limits=self._limits(source, max_new_tokens, min_new_tokens),
+            search=search,
+            limits=self._limits(source, limits),
             eos_id=self.end_ids,
-            sampling=sampling,
             forbidden=self._forbidden,
-            alternatives=alternatives,
-            attention=attention,
         )
         return read_stream(self.tokenizer, steps)
 
     def prepare(
-        self, text: str, *, to: Language | None = None, truncate: bool = False, name: str = "the text"
+        self, text: str, *, to: Language | None = None, truncate: bool = False, name: Text = _ONE
     ) -> Source:
         """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
         to = self._direction(text, to)
@@ -250,10 +201,10 @@ class Translator:
         if whole > room:
             if not truncate:
                 raise CutawayError(
-                    "{name} has {whole} tokens, but this model reads at most {room} at a time ({max_len} "
+                    "{name} has {count} tokens, but this model reads at most {room} at a time ({max_len} "
                     "positions); translate it sentence by sentence, or cut it (truncate)",
                     name=name,
-                    whole=whole,
+                    count=whole,
                     room=room,
                     max_len=self.config.max_len,
                 )
@@ -261,9 +212,9 @@ class Translator:
             kept = ends[-1] if ends else 0
             notes.append(
                 say(
-                    "only the first {kept} of the text's {whole} tokens were translated",
+                    "only the first {kept} of the text's {count} tokens were translated",
                     kept=kept,
-                    whole=whole,
+                    count=whole,
                 )
             )
         return Source(
@@ -282,10 +233,10 @@ class Translator:
     def _direction(self, text: str, to: Language | None) -> Language | None:
         if to is not None and to not in OURS:
             raise CutawayError(
-                "to is {to!r}{hint}, expected one of {ours}",
+                "to is {to!r}{hint}, expected one of {languages}",
                 to=to,
                 hint=nearest(to, OURS),
-                ours=", ".join(OURS),
+                languages=listed(OURS),
             )
         if not self._route.ways:
             if to is not None:
@@ -298,9 +249,9 @@ class Translator:
         to = to or target_of(text)
         if to not in self._route.ways:
             raise CutawayError(
-                "this model does not translate into {to!r}, only into {ways}",
+                "this model does not translate into {to!r}, only into {languages}",
                 to=to,
-                ways=", ".join(self._route.ways),
+                languages=listed(self._route.ways),
             )
         return to
 
@@ -308,9 +259,8 @@ class Translator:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
         return [*self._start[:1], *(self._route.start(source.to) or self._start[1:])]
 
-    def _limits(self, source: Source, most: int | None, least: int) -> Limits:
-        most = max(2 * len(source.ids) + 20, least) if most is None else most
-        return Limits(most, least, self.config.max_len)
+    def _limits(self, source: Source, limits: Limits) -> Limits:
+        return limits.within(self.config.max_len, usual=2 * len(source.ids) + 20)
 
     def _begin(self, sources: Sequence[Sequence[int]]) -> Cache:
         ids, mask = pad_right(sources, self.config.pad_id or 0, next(self.model.parameters()).device)
@@ -319,3 +269,64 @@ class Translator:
 
 
 _EMPTY = Hypothesis("", [], [], [], 0.0, "stop", [])
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a model is told what to do. `ways` are the languages it can be asked for, each with its token, none where
+    it only does one thing; `begins_target` says that the token begins the target, and the source's begins it."""
+
+    ways: Mapping[Language, int]
+    begins_target: bool
+    before: tuple[int, ...]  # what stands around a source whatever the language
+    after: tuple[int, ...]
+    simplified: bool  # the model was trained on simplified characters only
+
+    def around(self, to: Language | None) -> tuple[list[int], list[int]]:
+        """The control tokens before and after a source that is to be translated into `to`."""
+        if to is None:
+            return list(self.before), list(self.after)
+        other = next((id for language, id in self.ways.items() if language != to), None)
+        named = other if self.begins_target else self.ways[to]
+        return [*([] if named is None else [named]), *self.before], list(self.after)
+
+    def start(self, to: Language | None) -> list[int]:
+        """What the decoder reads after its start token before it begins to write."""
+        return [self.ways[to]] if to is not None and self.begins_target else []
+
+
+def route(tokenizer: Tokenizer, end_id: int) -> Route:
+    """The route that a model's vocabulary shows: by its language tokens, and by what its tokenizer.json puts around a
+    text. Every source ends with the end token."""
+    before, after = tokenizer.around or ([], [])
+    for names, begins_target in ((_BEFORE_SOURCE, False), (_BEFORE_BOTH, True)):
+        found = {language: _first_control(tokenizer, tokens) for language, tokens in names.items()}
+        ways = {language: id for language, id in found.items() if id is not None}
+        if ways:
+            ours = set(ways.values()) == {tokenizer.id(token) for token in OURS.values()}
+            return Route(ways, begins_target, (), (end_id,), simplified=ours)
+    return Route({}, False, tuple(before), tuple(after or [end_id]), simplified=False)
+
+
+def _first_control(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> int | None:
+    ids = (tokenizer.id(token) for token in tokens)
+    return next((id for id in ids if id is not None and tokenizer.is_control(id)), None)
+
+
+def target_of(text: str) -> Language:
+    """The language to translate into when none is given: English when there are Chinese characters, else Chinese."""
+    return "en" if has_han(text) else "zh"
+
+
+def has_han(text: str) -> bool:
+    return _HAN.search(text) is not None
+
+
+def simplified(text: str) -> str:
+    """Traditional Chinese characters as simplified ones, by the dictionaries of OpenCC ("t2s")."""
+    return _converter().convert(text) if has_han(text) else text
+
+
+@cache
+def _converter() -> opencc.OpenCC:
+    return opencc.OpenCC("t2s")

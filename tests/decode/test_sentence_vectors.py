@@ -13,13 +13,12 @@ import transformers
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded, load, save
-from cutaway.decode.embed import cosine_similarity, embed
 from cutaway.decode.sentence_settings import Pooling
+from cutaway.decode.sentence_vectors import cosine_similarity, embed
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
-from cutaway.page.locale import Both
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.zoo import MASKED, find
 
@@ -116,25 +115,24 @@ def test_empty_texts_and_no_texts(bert: Loaded, opened: Opened):
     bare = embed(opened("bert"), ["", "好"])  # a tokenizer without [CLS] and [SEP]
     assert not bare.vectors[0].any()
     assert bare.vectors[1].norm().item() == pytest.approx(1.0, abs=1e-6)
-    assert bare.notes == (Both("text 1 has no token, so its vector is 0", "第 1 段文字没有词块，向量为 0"),)
+    assert [str(note) for note in bare.notes] == ["text 1 has no token, so its vector is 0"]
     [only] = embed(opened("bert"), [""]).notes
-    assert (only.en, only.zh) == ("the text has no token, so its vector is 0", "这段文字没有词块，向量为 0")
+    assert str(only) == "the text has no token, so its vector is 0"
 
 
 def test_a_text_of_unknown_pieces_is_told():
     loaded = load(find(MASKED))
     found = embed(loaded, ["魑魅", "the 魑", "dog"])
     [note] = found.notes
-    assert note.en == "text 1: the model knows none of its pieces, so its vector says nothing of it"
-    assert note.zh == "第 1 段文字的词块模型一个也不认识，向量说明不了它的内容"
+    assert str(note) == "text 1: the model knows none of its pieces, so its vector says nothing of it"
 
 
 def test_long_texts_are_cut_with_a_note(bert: Loaded):
     found = embed(bert, ["who", "you " * 100])
     assert found.n_tokens == [3, 64]
     [note] = found.notes
-    assert note.en == "text 2: only the first 62 of its 100 tokens were read"
-    assert note.zh == "第 2 段文字有 100 个词块，只读了前 62 个"
+    assert str(note) == "text 2: only the first 62 of its 100 tokens were read"
+    assert "100" in note.said("zh") and "62" in note.said("zh")
     assert_close(found.vectors[1], embed(bert, ["you " * 62]).vectors[0])
 
 
@@ -280,7 +278,7 @@ def test_minilm_equals_the_reference(minilm: Loaded):
         place for place, row in enumerate(ids, start=1) if len(row) > 2 and set(row[1:-1]) == {100}
     ]  # [UNK]
     cut = [f"text {place}" for place in (12, 13)]
-    assert [note.en.split(":")[0] for note in found.notes] == sorted(
+    assert [str(note).split(":")[0] for note in found.notes] == sorted(
         [*cut, *(f"text {place}" for place in unknown)]
     )
 

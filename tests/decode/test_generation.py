@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 
-from cutaway.decode.generate import Limits, generate, stream
-from cutaway.decode.sampling import Sampling, row_seed
+from cutaway.decode.generation import generate, stream
+from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_continuations, score_targets
+from cutaway.decode.search import LengthPenalty, Limits, Search
+from cutaway.decode.stepping import Generated
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
@@ -20,6 +22,11 @@ SAMPLINGS = [
     Sampling(temperature=1.2, top_k=9, top_p=0.9, min_p=0.02, repetition_penalty=1.3, seed=4),
     Sampling(repetition_penalty=1.7),
 ]
+
+
+def continued(model, cache, prompts, **options) -> list[Generated]:
+    """The one result of every prompt."""
+    return [result for [result] in generate(model, cache, prompts, **options)]
 
 
 def prompts_of(lengths: list[int], vocab_size: int = 29) -> list[list[int]]:
@@ -62,13 +69,13 @@ def test_prompts_of_any_length_together_equal_each_alone_without_a_cache(tiny, k
     model = tiny(kind)
     assert isinstance(model, DecoderOnly)
     prompts = prompts_of([1, 12, 3, 30, 7])
-    found = generate(
+    found = continued(
         model,
         model.begin(len(prompts)),
         prompts,
+        search=Search(sampling=Sampling(repetition_penalty=penalty)),
         limits=Limits(20, max_len=64),
         eos_id=EOS,
-        sampling=Sampling(repetition_penalty=penalty),
     )
     for prompt, result in zip(prompts, found, strict=True):
         ids, log_probs = naive_greedy(model, prompt, None, 20, penalty)
@@ -85,13 +92,13 @@ def test_sources_of_any_length_together_equal_each_alone_without_a_cache(tiny, k
     source, mask = sources_of(lengths)
     with torch.no_grad():
         cache = model.begin(source, mask)
-    found = generate(model, cache, [[0]] * 4, limits=Limits(40), eos_id=EOS)
+    found = continued(model, cache, [[0]] * 4, limits=Limits(40), eos_id=EOS)
     for row, result in enumerate(found):
         alone = source[row : row + 1, : lengths[row]]
         ids, log_probs = naive_greedy(model, [0], alone, 40)
         assert result.ids == ids
         assert result.log_probs == pytest.approx(log_probs, abs=1e-4)
-        assert result.score == pytest.approx(sum(log_probs), abs=1e-4)
+        assert result.score == pytest.approx(sum(log_probs) / LengthPenalty().divisor(len(ids)), abs=1e-4)
         forced = score_targets(model, [alone[0].tolist()], [ids])[0]
         assert result.log_probs == pytest.approx(forced, abs=1e-4)
 
@@ -100,18 +107,16 @@ def test_sources_of_any_length_together_equal_each_alone_without_a_cache(tiny, k
 def test_a_row_does_not_depend_on_its_company_or_place(tiny, sampling: Sampling):
     model = tiny("llama")
     prompts = prompts_of([5, 1, 14, 3, 8, 2])
-    seeds = [row_seed(sampling.seed, row) for row in range(len(prompts))]
 
     def run(rows: list[int]):
-        return generate(
+        return continued(
             model,
             model.begin(len(rows)),
             [prompts[row] for row in rows],
+            search=Search(sampling=sampling, alternatives=3),
             limits=[Limits(6 + 3 * row, min_new_tokens=row) for row in rows],
             eos_id=EOS,
-            sampling=sampling,
-            seeds=[seeds[row] for row in rows],
-            alternatives=3,
+            places=rows,
         )
 
     together = run(list(range(6)))
@@ -127,13 +132,13 @@ def test_seeds_decide_and_are_derived_from_the_place(tiny):
     model, prompt = tiny("gpt2"), prompts_of([4])[0]
 
     def run(seed: int, n: int = 1):
-        found = generate(
+        found = continued(
             model,
             model.begin(n),
             [prompt] * n,
+            search=Search(sampling=Sampling(temperature=1.5, seed=seed)),
             limits=Limits(12),
             eos_id=None,
-            sampling=Sampling(temperature=1.5, seed=seed),
         )
         return [result.ids for result in found]
 
@@ -147,8 +152,13 @@ def test_seeds_decide_and_are_derived_from_the_place(tiny):
 def test_log_probs_and_alternatives_are_the_models_own(toy):
     model = toy([0.1, 0.2, 0.1, 0.6])
     sampling = Sampling(temperature=2.0, top_k=2, repetition_penalty=1.1, seed=1)
-    (result,) = generate(
-        model, model.begin([0]), [[0]], limits=Limits(40), eos_id=None, sampling=sampling, alternatives=2
+    (result,) = continued(
+        model,
+        model.begin([0]),
+        [[0]],
+        search=Search(sampling=sampling, alternatives=2),
+        limits=Limits(40),
+        eos_id=None,
     )
     assert set(result.ids) == {1, 3}  # top_k leaves the best two
     assert result.log_probs == pytest.approx([math.log({1: 0.2, 3: 0.6}[id]) for id in result.ids], abs=1e-6)
@@ -159,13 +169,13 @@ def test_log_probs_and_alternatives_are_the_models_own(toy):
 def test_penalty_reaches_back_over_all_tokens_and_the_prompt(toy):
     # Token 1 is best, then 0; 3 and 2 are far behind. A penalty on all earlier tokens makes every one come once.
     model = toy([0.3, 0.4, 0.1, 0.2])
-    (result,) = generate(
+    (result,) = continued(
         model,
         model.begin([0]),
         [[1]],
+        search=Search(sampling=Sampling(repetition_penalty=9.0)),
         limits=Limits(3),
         eos_id=None,
-        sampling=Sampling(repetition_penalty=9.0),
     )
     assert result.ids == [0, 3, 2]
 
@@ -174,14 +184,14 @@ def test_limits_count_new_tokens_of_each_row(toy):
     model = toy(lambda history: [0.0, 0.3, 0.7] if history[0] == 0 else [0.5, 0.5, 0.0])
     prompts = [[1] * 3, [1] * 20, [1], [0] * 7]
     limits = [Limits(10, min_new_tokens=5), Limits(10, min_new_tokens=2), Limits(1), Limits(4)]
-    found = generate(model, model.begin([0, 0, 0, 1]), prompts, limits=limits, eos_id=EOS)
+    found = continued(model, model.begin([0, 0, 0, 1]), prompts, limits=limits, eos_id=EOS)
     assert [result.ids for result in found] == [[1] * 5 + [2], [1, 1, 2], [2], [0] * 4]
     assert [result.finish for result in found] == ["stop", "stop", "stop", "length"]
 
 
 def test_finished_rows_are_computed_no_more(toy):
     model = toy(lambda history: [1.0, 0.0, 0.0] if history[0] == 0 else [0.0, 0.0, 1.0])
-    generate(model, model.begin([0, 1, 0]), [[1]] * 3, limits=[Limits(5), Limits(5), Limits(3)], eos_id=EOS)
+    continued(model, model.begin([0, 1, 0]), [[1]] * 3, limits=[Limits(5), Limits(5), Limits(3)], eos_id=EOS)
     assert all(count <= 2 for count in model.fed.values())
     assert [history for history in model.fed if history[0] == 1] == [(1, 1)]
     assert model.fed[(0, 1, 0, 0)] == 2  # both rows of source 0 at their third step
@@ -191,17 +201,17 @@ def test_finished_rows_are_computed_no_more(toy):
 def test_prompt_near_the_limit_gets_what_is_left(tiny):
     model = tiny("gpt2")
     prompts = prompts_of([59, 64])
-    (result,) = generate(model, model.begin(1), prompts[:1], limits=Limits(50, max_len=64), eos_id=None)
+    (result,) = continued(model, model.begin(1), prompts[:1], limits=Limits(50, max_len=64), eos_id=None)
     assert (len(result.ids), result.finish) == (5, "length")
     with pytest.raises(CutawayError, match=r"64 tokens.*limit is 64"):
-        generate(model, model.begin(1), prompts[1:], limits=Limits(50, max_len=64), eos_id=None)
+        continued(model, model.begin(1), prompts[1:], limits=Limits(50, max_len=64), eos_id=None)
 
 
 def test_forbidden_ids_and_several_end_ids(toy):
     model = toy([0.5, 0.3, 0.15, 0.05])
-    (result,) = generate(model, model.begin([0]), [[1]], limits=Limits(9), eos_id=[3, 1], forbidden=[0])
+    (result,) = continued(model, model.begin([0]), [[1]], limits=Limits(9), eos_id=[3, 1], forbidden=[0])
     assert (result.ids, result.finish) == ([1], "stop")
-    (result,) = generate(
+    (result,) = continued(
         model, model.begin([0]), [[1]], limits=Limits(9, min_new_tokens=2), eos_id=[3, 1], forbidden=[0]
     )
     assert (result.ids, result.finish) == ([2, 2, 1], "stop")
@@ -210,7 +220,7 @@ def test_forbidden_ids_and_several_end_ids(toy):
 def test_stream_gives_each_step_once_and_joins_to_the_whole(tiny):
     model, prompts = tiny("llama"), prompts_of([3, 9])
     limits = [Limits(4), Limits(9)]
-    whole = generate(model, model.begin(2), prompts, limits=limits, eos_id=EOS)
+    whole = continued(model, model.begin(2), prompts, limits=limits, eos_id=EOS)
     steps = list(stream(model, model.begin(2), prompts, limits=limits, eos_id=EOS))
     for row, result in enumerate(whole):
         ids = [step.ids[step.rows.index(row)] for step in steps if row in step.rows]
@@ -236,8 +246,13 @@ def test_cross_attention_is_that_of_the_uncached_forward(tiny):
     source, mask = sources_of([7, 3])
     with torch.no_grad():
         full, mean, none = (
-            generate(
-                model, model.begin(source, mask), [[0]] * 2, limits=Limits(8), eos_id=EOS, attention=attention
+            continued(
+                model,
+                model.begin(source, mask),
+                [[0]] * 2,
+                search=Search(attention=attention),
+                limits=Limits(8),
+                eos_id=EOS,
             )
             for attention in ("full", "mean", None)
         )
@@ -263,7 +278,7 @@ def test_cross_attention_is_that_of_the_uncached_forward(tiny):
 def test_attention_of_a_model_without_a_source_is_refused(tiny):
     model = tiny("gpt2")
     with pytest.raises(CutawayError, match="no cross-attention"):
-        generate(model, model.begin(1), [[3]], limits=Limits(2), eos_id=EOS, attention="mean")
+        continued(model, model.begin(1), [[3]], search=Search(attention="mean"), limits=Limits(2), eos_id=EOS)
 
 
 def test_damaged_weights_are_named(toy):
@@ -271,12 +286,19 @@ def test_damaged_weights_are_named(toy):
     model.logits_of = lambda history: [math.nan, 0.0] if len(history) > 3 else [1.0, 0.0]
     for sampling in SAMPLINGS[:2]:
         with pytest.raises(CutawayError, match="new token 3 is not a number"):
-            generate(model, model.begin([0]), [[1]], limits=Limits(9), eos_id=None, sampling=sampling)
+            continued(
+                model,
+                model.begin([0]),
+                [[1]],
+                search=Search(sampling=sampling),
+                limits=Limits(9),
+                eos_id=None,
+            )
 
 
 def test_scores_of_continuations_are_those_of_generating(tiny):
     model, prompts = tiny("alibi"), prompts_of([2, 11, 5])
-    found = generate(model, model.begin(3), prompts, limits=Limits(9), eos_id=EOS)
+    found = continued(model, model.begin(3), prompts, limits=Limits(9), eos_id=EOS)
     forced = score_continuations(model, prompts, [result.ids for result in found])
     for result, log_probs in zip(found, forced, strict=True):
         assert result.log_probs == pytest.approx(log_probs, abs=1e-4)
@@ -285,23 +307,9 @@ def test_scores_of_continuations_are_those_of_generating(tiny):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
-        ({"max_new_tokens": 3, "min_new_tokens": 4}, r"min_new_tokens is 4.*\(3\)"),
-        ({"max_new_tokens": 3, "min_new_tokens": -1}, "min_new_tokens is -1"),
-    ],
-)
-def test_limits_out_of_range_are_refused(arguments: dict[str, int], message: str):
-    with pytest.raises(CutawayError, match=message):
-        Limits(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"alternatives": 21}, "alternatives is 21, expected 0 to 20"),
-        ({"alternatives": -1}, "alternatives is -1"),
-        ({"seeds": [1, 2]}, "2 seeds for 1 prompts"),
-        ({"limits": [Limits(1)] * 3}, "3 limits for 1 prompts"),
+        ({"places": [1, 2]}, "places: 2, prompts: 1"),
+        ({"limits": [Limits(1)] * 3}, "limits: 3, prompts: 1"),
+        ({"limits": Limits()}, "nothing limits the result"),
         ({"prompts": [[]]}, "prompt 1 has no token"),
     ],
 )
@@ -309,9 +317,9 @@ def test_requests_that_make_no_sense_are_refused(toy, arguments: dict, message: 
     model = toy([1.0])
     request = {"prompts": [[0]], "limits": Limits(1), "eos_id": None, **arguments}
     with pytest.raises(CutawayError, match=message):
-        generate(model, model.begin([0]), request.pop("prompts"), **request)
+        continued(model, model.begin([0]), request.pop("prompts"), **request)
 
 
 def test_no_prompts_give_no_results(toy):
     model = toy([1.0])
-    assert generate(model, model.begin([]), [], limits=Limits(1), eos_id=None) == []
+    assert continued(model, model.begin([]), [], limits=Limits(1), eos_id=None) == []

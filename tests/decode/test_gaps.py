@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cutaway.decode.fill import fill
+from cutaway.decode.gaps import fill
 from cutaway.errors import CutawayError
 from cutaway.text.tokenizer import Tokenizer
 

@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.padding import pad_right
-from cutaway.decode.parts import COMMANDS
 from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_settings
+from cutaway.decode.stepping import batches, pad_right
+from cutaway.decode.text_model import COMMANDS
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.text.tokenizer import Tokenizer
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, listed, say
 
 
 @dataclass(frozen=True)
@@ -60,33 +60,29 @@ def embed(
     if isinstance(model, EncoderDecoder):
         raise CutawayError(
             "{path} is a model of the encoder-decoder family, expected encoder-only or "
-            "decoder-only; use it with `{commands}`",
+            "decoder-only; use it with `{command}`",
             path=loaded.path,
-            commands=COMMANDS["encoder-decoder"],
+            command=COMMANDS["encoder-decoder"],
         )
     tokenizer = loaded.require_tokenizer()
     settings = read_settings(loaded.path)
     how = settings.pooling if pooling is None else pooling
     if how not in get_args(Pooling):
         raise CutawayError(
-            "pooling is {how!r}{hint}, expected one of {get_args}",
-            how=how,
+            "pooling is {pooling!r}{hint}, expected one of {known}",
+            pooling=how,
             hint=nearest(how, get_args(Pooling)),
-            get_args=", ".join(get_args(Pooling)),
+            known=listed(get_args(Pooling)),
         )
     if how == "cls" and isinstance(model, DecoderOnly):
         raise CutawayError(
             "{path}: pooling is 'cls', but a decoder-only model's first token sees no other", path=loaded.path
         )
-    if batch_size < 1:
-        raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
     rows, most, notes = _rows(loaded, tokenizer, texts, settings)
     normal = settings.normalise if normalise is None else normalise
     device = next(model.parameters()).device
     vectors = torch.zeros(len(rows), loaded.config.d_model)
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))  # alike lengths share a batch
-    for start in range(0, len(order), batch_size):
-        places = order[start : start + batch_size]
+    for places in batches(rows, batch_size):
         if batch := [i for i in places if rows[i]]:
             ids, mask = pad_right([rows[i] for i in batch], loaded.config.pad_id or 0, device)
             with torch.inference_mode():
