@@ -33,21 +33,22 @@ if TYPE_CHECKING:
     from cutaway.inspection.geometry.projection import pca, project_table
     from cutaway.inspection.geometry.token_map import token_map
     from cutaway.inspection.geometry.vectors import neighbours, table_of
-    from cutaway.inspection.layers.firing import firing
-    from cutaway.inspection.layers.memory import memory
-    from cutaway.inspection.layers.routing import routing
-    from cutaway.inspection.matrices.low_rank import low_rank
-    from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
-    from cutaway.inspection.matrices.spectrum import directions, spectrum
+    from cutaway.inspection.neuron_firing import firing
     from cutaway.inspection.questions.anatomy import anatomy
+    from cutaway.inspection.questions.experts import experts
     from cutaway.inspection.questions.lens import lens
+    from cutaway.inspection.questions.neurons import neurons
     from cutaway.inspection.questions.overview import overview
+    from cutaway.inspection.questions.rank import rank
+    from cutaway.inspection.questions.svd import svd
     from cutaway.inspection.runs import Run, run
+    from cutaway.inspection.spectra import directions, spectrum
+    from cutaway.inspection.weight_matrices import parameter_matrix, w_ov, w_qk
     from cutaway.inspection.wiring import tap_names
 
 _HOME = {
     "Arithmetic": "cutaway.inspection.arithmetic.explain",
-    "Run": "cutaway.inspection.runs.run",
+    "Run": "cutaway.inspection.runs",
     "agreement": "cutaway.inspection.alignment.source_effect",
     "align": "cutaway.inspection.alignment.hypotheses",
     "alignment_error": "cutaway.inspection.alignment.error_rate",
@@ -59,39 +60,40 @@ _HOME = {
     "compare_with_gold": "cutaway.inspection.alignment.gold",
     "context_drift": "cutaway.inspection.geometry.context_drift",
     "cross_weights": "cutaway.inspection.alignment.hypotheses",
-    "directions": "cutaway.inspection.matrices.spectrum",
+    "directions": "cutaway.inspection.spectra",
     "edits": "cutaway.inspection.changes.making",
     "error_by_head": "cutaway.inspection.alignment.error_rate",
+    "experts": "cutaway.inspection.questions.experts",
     "explain": "cutaway.inspection.arithmetic.explain",
-    "firing": "cutaway.inspection.layers.firing",
+    "firing": "cutaway.inspection.neuron_firing",
     "gradient_x_input": "cutaway.inspection.attribution.gradients",
     "head_scores": "cutaway.inspection.attention.head_scores",
     "integrated_gradients": "cutaway.inspection.attribution.integrated_gradients",
-    "lens": "cutaway.inspection.layers.lens",
+    "lens": "cutaway.inspection.questions.lens",
     "links": "cutaway.inspection.alignment.error_rate",
-    "low_rank": "cutaway.inspection.matrices.low_rank",
-    "memory": "cutaway.inspection.layers.memory",
     "neighbours": "cutaway.inspection.geometry.vectors",
+    "neurons": "cutaway.inspection.questions.neurons",
     "overview": "cutaway.inspection.questions.overview",
-    "parameter_matrix": "cutaway.inspection.matrices.matrix",
+    "parameter_matrix": "cutaway.inspection.weight_matrices",
     "patterns": "cutaway.inspection.attention.patterns",
     "pca": "cutaway.inspection.geometry.projection",
     "project_table": "cutaway.inspection.geometry.projection",
+    "rank": "cutaway.inspection.questions.rank",
     "read_changes": "cutaway.inspection.changes.reading",
     "read_pharaoh": "cutaway.inspection.alignment.error_rate",
     "rollout": "cutaway.inspection.attention.rollout",
-    "routing": "cutaway.inspection.layers.routing",
-    "run": "cutaway.inspection.runs.run",
+    "run": "cutaway.inspection.runs",
     "source_effect": "cutaway.inspection.alignment.source_effect",
-    "spectrum": "cutaway.inspection.matrices.spectrum",
+    "spectrum": "cutaway.inspection.spectra",
     "split_words": "cutaway.inspection.alignment.words",
+    "svd": "cutaway.inspection.questions.svd",
     "sweep": "cutaway.inspection.changes.sweep",
     "table_of": "cutaway.inspection.geometry.vectors",
-    "tap_names": "cutaway.inspection.structure.tap_names",
+    "tap_names": "cutaway.inspection.wiring",
     "token_map": "cutaway.inspection.geometry.token_map",
     "value_weights": "cutaway.inspection.attention.value_weights",
-    "w_ov": "cutaway.inspection.matrices.matrix",
-    "w_qk": "cutaway.inspection.matrices.matrix",
+    "w_ov": "cutaway.inspection.weight_matrices",
+    "w_qk": "cutaway.inspection.weight_matrices",
     "word_pieces": "cutaway.inspection.alignment.words",
     "word_weights": "cutaway.inspection.alignment.words",
     "write": "cutaway.inspection.changes.output",
@@ -115,6 +117,7 @@ __all__ = [
     "directions",
     "edits",
     "error_by_head",
+    "experts",
     "explain",
     "firing",
     "gradient_x_input",
@@ -122,22 +125,22 @@ __all__ = [
     "integrated_gradients",
     "lens",
     "links",
-    "low_rank",
-    "memory",
     "neighbours",
+    "neurons",
     "overview",
     "parameter_matrix",
     "patterns",
     "pca",
     "project_table",
+    "rank",
     "read_changes",
     "read_pharaoh",
     "rollout",
-    "routing",
     "run",
     "source_effect",
     "spectrum",
     "split_words",
+    "svd",
     "sweep",
     "table_of",
     "tap_names",

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from cutaway.decode.sentence_settings import Pooling
 from cutaway.inspection.changes.sweep import HeadEffect, HeadSweep, sweep
-from cutaway.inspection.layers.memory import Word
 from cutaway.inspection.outcome import forced_tokens, masked_positions
 from cutaway.inspection.pages.overview import overview_page
+from cutaway.inspection.questions.neurons import ScoredToken
 from cutaway.inspection.runs import Run, Tokens, piece_of
 from cutaway.inspection.sentences import sentence_settings, sentence_vectors
 from cutaway.inspection.wiring import at_least_one
@@ -30,7 +30,7 @@ class Expected:
     """The most probable tokens at a position of the output, best first, with their log-probabilities."""
 
     position: int
-    words: tuple[Word, ...]
+    words: tuple[ScoredToken, ...]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def overview(run: Run, top: int = 5, *, observe: Callable[[int, int], None] | No
 def _expected(run: Run, scores: Tensor, place: int) -> Expected:
     best = scores.topk(min(EXPECTED, len(scores)))
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return Expected(place, tuple(Word(id, piece_of(run, id), value) for id, value in pairs))
+    return Expected(place, tuple(ScoredToken(id, piece_of(run, id), value) for id, value in pairs))
 
 
 def _vector(run: Run) -> Vector:
