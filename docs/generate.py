@@ -9,11 +9,14 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from tests.parity.reference import CASES, parity
 
 from cutaway.checkpoint.architectures.registry import ARCHITECTURES
 from cutaway.glossary import GLOSSARY
+from cutaway.inspection.options import Parameter
+from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
 from cutaway.models.build import FAMILIES
 from cutaway.tap import TAPS
 from cutaway.words import LOCALES, Locale
@@ -91,8 +94,9 @@ from cutaway.cli.main import app
 def walk(name, command, above=None):
     context = command.make_context(name, [], above, resilient_parsing=True)
     print(f"## {context.command_path}\\n\\n```text\\n{command.get_help(context)}\\n```\\n")
-    for inner in getattr(command, "commands", {}).items():
-        walk(*inner, context)
+    if hasattr(command, "list_commands"):
+        for inner in command.list_commands(context):
+            walk(inner, command.get_command(context, inner), context)
 
 walk("cutaway", get_command(app))
 """
@@ -107,6 +111,67 @@ def commands(title: str, locale: str) -> str:
     )  # fmt: skip
     body = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
     return f"<!-- made by docs/generate.py; do not edit -->\n# {title}\n\n{body}\n"
+
+
+_REFERENCE: dict[Locale, dict[str, str]] = {
+    "en": {
+        "title": "The questions",
+        "asked": "Each is a function of `cutaway.inspection`, a command `cutaway inspect NAME`, and an entry that a "
+        "server offers, all made from one declaration. A question of a text takes a run, `run(loaded, text)`; one of "
+        "the model takes what `load` opens.",
+        "run": "How the run of a text is made",
+        "of run": "Every question of a text has these options too; in Python they are those of `run`.",
+        "text": "Asked of a text.", "model": "Asked of the model.", "files": "Asked of the model's files.",
+        "needs": "Needs {}.", "head": "| option | type | default | meaning |", "must": "must be given",
+        "another": "a text",
+    },
+    "zh": {
+        "title": "可以问的问题",
+        "asked": "每个问题都是 `cutaway.inspection` 的一个函数、一条命令 `cutaway inspect 名称`，也是服务端提供的一个入口，"
+        "三者出自同一处声明。问一段文字的问题接受一次运行 `run(loaded, text)`；问模型的问题接受 `load` 打开的模型。",
+        "run": "一段文字的运行怎样产生",
+        "of run": "每个问文字的问题都还有这些选项；在 Python 里它们是 `run` 的参数。",
+        "text": "问的是一段文字。", "model": "问的是模型。", "files": "问的是模型的文件。",
+        "needs": "需要{}。", "head": "| 选项 | 类型 | 默认值 | 含义 |", "must": "必须给出",
+        "another": "一段文字",
+    },
+}  # fmt: skip
+
+
+def questions(locale: Locale) -> str:
+    """docs/questions.md in either language: every question as its function declares it."""
+    words = _REFERENCE[locale]
+    parts = [f"<!-- made by docs/generate.py; do not edit -->\n# {words['title']}\n\n{words['asked']}\n"]
+    for group, title in GROUPS.items():
+        parts.append(f"\n## {title.said(locale)}\n")
+        for each in all_questions():
+            if each.group == group:
+                needs = [words["needs"].format(need.what.said(locale)) for need in each.needs]
+                about = " ".join([each.about.said(locale), words[each.subject], *needs])
+                parts.append(f"\n### `{each.name}`\n\n{about}\n{_options(each.parameters, locale)}")
+    parts.append(f"\n## {words['run']}\n\n{words['of run']}\n{_options(RUN_OPTIONS, locale)}")
+    return "".join(parts)
+
+
+def _options(parameters: Iterable[Parameter], locale: Locale) -> str:
+    """A table of options: name, type, default and bounds, meaning."""
+    words, rows = _REFERENCE[locale], list[list[str]]()
+    for each in parameters:
+        bounds = [f"≥ {each.option.at_least:g}"] if each.option.at_least is not None else []
+        bounds += [f"≤ {each.option.at_most:g}"] if each.option.at_most is not None else []
+        default = words["must"] if each.required else f"`{each.default!r}`"
+        kind = words["another"] if each.is_text else _type(each)
+        rows.append([f"`{each.name}`", kind, " ".join([default, *bounds]), each.option.about.said(locale)])
+    return f"\n{words['head']}\n|---|---|---|---|\n{_rows(rows)}" if rows else ""
+
+
+def _type(parameter: Parameter) -> str:
+    """As a reader of Python knows it; the choices of one that has some."""
+    kind = parameter.kind
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    spelled = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    return f"`{spelled}`".replace(" | ", " or ")
 
 
 @cache
@@ -147,6 +212,8 @@ def chinese() -> str:
 PAGES = {
     DOCS / "vocabulary.md": partial(vocabulary, "en"),
     DOCS / "zh" / "vocabulary.md": partial(vocabulary, "zh"),
+    DOCS / "questions.md": partial(questions, "en"),
+    DOCS / "zh" / "questions.md": partial(questions, "zh"),
     DOCS / "cli.md": partial(commands, "The command line", "C.UTF-8"),
     DOCS / "zh" / "cli.md": partial(commands, "命令行", "zh_CN.UTF-8"),
     DOCS / "checkpoints.md": english,

@@ -14,7 +14,7 @@ from torch.nn.functional import cosine_similarity
 
 from cutaway import CutawayError, Tokenizer, inspection
 from cutaway.checkpoint.folder import load
-from cutaway.decode.embed import embed
+from cutaway.decode.sentence_vectors import embed
 from cutaway.inspection.arithmetic.explain import Arithmetic
 from cutaway.models.encoder_decoder import EncoderDecoder
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
-from cutaway.decode.fill import encode_with_gaps
-from cutaway.decode.languages import Language
-from cutaway.decode.parts import mask_id_of, tokenizer_for
-from cutaway.decode.translate import Translator
+from cutaway.decode.gaps import encode_with_gaps
+from cutaway.decode.search import Limits, Search
+from cutaway.decode.text_model import mask_id_of, tokenizer_for
+from cutaway.decode.translator import Language, Translator
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.options import Option
 from cutaway.inspection.sentences import sentence_ids
@@ -204,7 +204,7 @@ def run(
         ids = list(prepare_prompt(loaded, text).ids)
         wanted = 1 if max_new_tokens is None else max(max_new_tokens, int(len(ids) < 2))
         if wanted:
-            ids += continue_text(loaded, [text], max_new_tokens=wanted)[0].best.ids
+            ids += continue_text(loaded, [text], limits=Limits(wanted))[0].best.ids
         return Run(loaded, None, _tokens(loaded, ids[:-1]), _tokens(loaded, ids[1:]))
     return _with_gaps(loaded, text)
 
@@ -215,7 +215,7 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to look into")
     if target is None:
-        written = translator.translate([text], to=to, beam=beam)[0].best.ids
+        written = translator.translate([text], to=to, search=Search(beam=beam))[0].best.ids
     else:
         written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
     whole = [*translator.start(source), *written]
@@ -267,9 +267,9 @@ class ReadingStack:
         return block
 
 
-def stacks(run: Run) -> dict[str, ReadingStack]:
+def stacks(run: Run) -> dict[Side, ReadingStack]:
     """Every stack by its name, in data-flow order."""
-    found: dict[str, ReadingStack] = {}
+    found: dict[Side, ReadingStack] = {}
     for side in sides(run.model):
         if side != "cross":
             tokens = run.source if side == "encoder" else run.target
@@ -283,17 +283,17 @@ def stacks(run: Run) -> dict[str, ReadingStack]:
 def stack_named(run: Run, name: str | None) -> ReadingStack:
     """The stack called `name`; None: the output stack. CutawayError for one that this model lacks."""
     found = stacks(run)
-    if name is None:
-        return found[output_stack(run.model)]
-    if name not in found:
-        raise CutawayError(
-            "this {family} model has no stack {name!r}{hint}, expected {known}",
-            family=run.model.config.family,
-            name=name,
-            hint=nearest(name, found),
-            known=listed(found, say(" or ")),
-        )
-    return found[name]
+    wanted = output_stack(run.model) if name is None else name
+    for side, stack in found.items():
+        if side == wanted:
+            return stack
+    raise CutawayError(
+        "this {family} model has no stack {name!r}{hint}, expected {known}",
+        family=run.model.config.family,
+        name=name,
+        hint=nearest(wanted, found),
+        known=listed(found, say(" or ")),
+    )
 
 
 # What a reader points at: a token of the vocabulary, a position in the text. Checked before anything is run.

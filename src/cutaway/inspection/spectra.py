@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.errors import CutawayError
-from cutaway.inspection.geometry.vectors import Neighbour, TableName, nearest_rows, table_of
 from cutaway.inspection.terms import left, right
+from cutaway.inspection.vectors import Neighbour, TableName, nearest_rows, table_of
 from cutaway.inspection.weight_matrices import WeightMatrix, caveat_lines
 from cutaway.inspection.wiring import at_least_one
 from cutaway.nn.head import Head

@@ -118,7 +118,7 @@ def test_a_translation_under_a_change_beside_the_one_without() -> None:
     assert isinstance(model, EncoderDecoder) and translator.source is not None
     found = compare(translator, [{"op": "head", "side": "cross", "layer": "*", "head": "*"}])
     assert found.base is not None and found.changed is not None
-    assert found.base.text == Translator(translator.loaded).translate(["我爱你。"])[0].text
+    assert found.base.text == Translator(translator.loaded).translate(["我爱你。"])[0].best.text
     assert found.changed.text != found.base.text
     forced = score_targets(model, [translator.source.ids], [translator.outcome.ids])[0]
     assert found.base_log_probs.tolist() == pytest.approx(forced, abs=1e-4)

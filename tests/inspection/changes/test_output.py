@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from cutaway import CutawayError, Translator, find, load
 from cutaway.decode.complete import continue_text
-from cutaway.decode.fill import fill
-from cutaway.decode.length_penalty import LengthPenalty
+from cutaway.decode.gaps import fill
+from cutaway.decode.search import LengthPenalty, Limits, Search
 from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.output import write
@@ -159,7 +159,8 @@ def test_a_translators_alignment_is_that_of_the_changed_model() -> None:
     assert translator.source is not None
     change = {"op": "pattern", "side": "cross", "layer": 1, "head": "*", "kind": "uniform"}
     with Trace(translator.model, edit=edits([change], translator)):
-        found = Translator(translator.loaded).translate(["我爱你。"], beam=3, n_best=2, attention="full")[0]
+        search = Search(beam=3, n_best=2, attention="full")
+        [found] = Translator(translator.loaded).translate(["我爱你。"], search=search)
     for hypothesis in found.hypotheses:
         assert hypothesis.cross_attention is not None
         uniform = torch.full_like(hypothesis.cross_attention[1], 1 / len(translator.source))
@@ -193,7 +194,7 @@ def test_bundled_models_write_what_they_write() -> None:
     poet = run(load(find("poet-zh")), "床前明月光，")
     assert (
         write(poet, max_new_tokens=9).ids
-        == continue_text(poet.loaded, ["床前明月光，"], max_new_tokens=9)[0].best.ids
+        == continue_text(poet.loaded, ["床前明月光，"], limits=Limits(9))[0].best.ids
     )
     bert = run(load(find("bert-tiny")), "She was [MASK] happy.")
     filled = fill(bert.loaded, "She was [MASK] happy.", top=2)

@@ -10,12 +10,13 @@ import torch
 from cutaway import CutawayError, Tokenizer
 from cutaway.checkpoint.folder import Loaded, load
 from cutaway.decode.complete import continue_text
+from cutaway.decode.search import Limits
 from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.sweep import sweep
-from cutaway.inspection.questions.lens import lens
 from cutaway.inspection.outcome import forced_tokens, output_of
-from cutaway.inspection.runs.overview import overview
+from cutaway.inspection.questions.lens import lens
 from cutaway.inspection.runs import Run, run
+from cutaway.inspection.runs.overview import overview
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 RunOf = Callable[..., Run]
@@ -31,10 +32,10 @@ def test_a_single_token_is_followed_by_what_the_model_writes(run_of: RunOf) -> N
     text = loaded.require_tokenizer().decode([first])
     found = run(loaded, text)
     assert found.target is not None and found.target.ids == [first]
-    assert found.outcome.ids == continue_text(loaded, [text], max_new_tokens=1)[0].best.ids
+    assert found.outcome.ids == continue_text(loaded, [text], limits=Limits(1))[0].best.ids
     assert len(lens(found).outcome) == 1
     more = run(loaded, text, max_new_tokens=3)
-    assert more.outcome.ids == continue_text(loaded, [text], max_new_tokens=3)[0].best.ids
+    assert more.outcome.ids == continue_text(loaded, [text], limits=Limits(3))[0].best.ids
 
 
 def test_two_tokens_are_read_as_they_are(run_of: RunOf) -> None:

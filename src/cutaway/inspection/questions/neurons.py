@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
-from cutaway.inspection.attribution.frozen_path import FrozenPath, frozen_path
+from cutaway.inspection.frozen_path import FrozenPath, frozen_path
 from cutaway.inspection.neuron_firing import fired, firing_taps, neuron_name
 from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import usual_position, written_token
@@ -98,19 +98,17 @@ def neurons(
     *,
     at: Annotated[
         int | None,
-        Option(
-            say("The position, from 0; -1 is the last; else the first word written, the gap, or the last.")
-        ),
+        Option(say("The position, from 0; -1 is the last; else the first word written, or first gap.")),
     ] = None,
     side: Annotated[
         Literal["encoder", "decoder"] | None,
-        Option(say("encoder or decoder; else what the output is read from.")),
+        Option(say("encoder or decoder; the output stack unless given.")),
     ] = None,
     layer: Annotated[int, Option(say("One layer, from 0; -1 is the last."))] = -1,
     top: Annotated[int, Option(say("Neurons that are listed."), at_least=1)] = 10,
     words: Annotated[int, Option(say("Tokens that each neuron is read as."), at_least=1)] = 5,
     token: Annotated[
-        int | str | None, Option(say("The token whose logit is told; else the one that is written."))
+        int | str | None, Option(say("The token whose logit it is; the one written there unless given."))
     ] = None,
 ) -> Neurons:
     """The neurons that write the longest vectors at a token, and the words that these stand for, from one forward pass.
