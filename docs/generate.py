@@ -13,7 +13,7 @@ from typing import Literal, get_args, get_origin
 
 from tests.parity.reference import CASES, parity
 
-from cutaway.checkpoint.architectures.registry import ARCHITECTURES
+from cutaway.checkpoint.published import ARCHITECTURES
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection.options import Parameter
 from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
