@@ -24,7 +24,7 @@ from cutaway.inspection.runs.run import Run, Tokens, run
 from cutaway.inspection.structure.tap_names import tap_names
 from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.page.locale import said
+from cutaway.words import said
 from cutaway.tap import Trace
 from cutaway.text.tokenizer import Tokenizer
 from cutaway.train.objective import vocabulary_loss
