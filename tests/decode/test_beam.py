@@ -28,7 +28,9 @@ def brute_force(model, source: int, vocab_size: int, most: int, penalty: LengthP
     return sorted(scored, reverse=True)
 
 
-def searched(model, sources: list[int], search: Search, limits, eos_id=EOS, **options):
+def searched(
+    model, sources: list[int], search: Search, limits, eos_id: int | list[int] | None = EOS, **options
+):
     """What a toy model writes after the prompt [1], for every source."""
     prompts = [[1]] * len(sources)
     return beam_search(
