@@ -6,24 +6,29 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from tests.parity.reference import CASES, parity
 
-from cutaway.checkpoint.architectures.registry import ARCHITECTURES
+from cutaway.checkpoint.published import ARCHITECTURES
+from cutaway.glossary import GLOSSARY
+from cutaway.inspection.options import Parameter
+from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
 from cutaway.models.build import FAMILIES
 from cutaway.tap import TAPS
+from cutaway.words import LOCALES, Locale
 
 DOCS = Path(__file__).parent
 
 
-def vocabulary() -> str:
-    """docs/vocabulary.md, from the table beside `tap`."""
-    rows = "\n".join(f"| `{name}` | {shape} | {meaning} |" for name, (shape, meaning) in TAPS.items())
-    return f"""<!-- made by docs/generate.py; do not edit -->
-# The vocabulary of taps
+_VOCABULARY: dict[Locale, str] = {
+    "en": """<!-- made by docs/generate.py; do not edit -->
+# The vocabulary
+
+## Taps
 
 Every intermediate value of a forward pass has a name. `Trace(model, watch=["decoder.layers.*.cross_attn.pattern"])`
 records the values whose full names, module path and tap, match a pattern; `edit=` replaces them.
@@ -34,8 +39,51 @@ B is 1 and T counts the tokens it was given.
 
 | name | shape | what it is |
 |---|---|---|
-{rows}
-"""
+{taps}
+## Glossary
+
+In the order in which a text passes through a model; the Chinese is the one word that cutaway uses for the term.
+
+| term | Chinese | symbol | what it means |
+|---|---|---|---|
+{terms}""",
+    "zh": """<!-- made by docs/generate.py; do not edit -->
+# 名称与术语
+
+## 探点
+
+前向计算的每个中间值都有名字。`Trace(model, watch=["decoder.layers.*.cross_attn.pattern"])` 记录全名
+（模块路径加探点名）与模式匹配的值；用 `edit=` 可以替换它们。
+
+B 批大小，T 查询，S 键，D 模型宽度，H 头，K 键/值头，E 头的宽度，F 前馈网络的宽度，X 专家，A 每个词元选用的专家，
+V 词表。在专家内部（`…mlp.experts.3.hidden`）B 为 1，T 是分给它的词元数。
+
+| 名称 | 形状 | 含义 |
+|---|---|---|
+{taps}
+## 术语
+
+按文字通过模型的先后排列；中文一栏是 cutaway 对该术语唯一的译法。
+
+| 术语 | 英文 | 符号 | 含义 |
+|---|---|---|---|
+{terms}""",
+}
+
+
+def vocabulary(locale: Locale) -> str:
+    """docs/vocabulary.md in either language, from the table beside `tap` and from the glossary."""
+    taps = [(f"`{name}`", shape, meaning.said(locale)) for name, (shape, meaning) in TAPS.items()]
+    terms = [
+        (*(each.term.said(language) for language in sorted(LOCALES, key=lambda other: other != locale)),
+         each.symbol, each.about.said(locale))
+        for each in GLOSSARY.values()
+    ]  # fmt: skip
+    return _VOCABULARY[locale].format(taps=_rows(taps), terms=_rows(terms))
+
+
+def _rows(cells: Iterable[Iterable[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
 # Prints the help of every command; a process of its own, since help is in the language of the environment.
@@ -46,8 +94,9 @@ from cutaway.cli.main import app
 def walk(name, command, above=None):
     context = command.make_context(name, [], above, resilient_parsing=True)
     print(f"## {context.command_path}\\n\\n```text\\n{command.get_help(context)}\\n```\\n")
-    for inner in getattr(command, "commands", {}).items():
-        walk(*inner, context)
+    if hasattr(command, "list_commands"):
+        for inner in command.list_commands(context):
+            walk(inner, command.get_command(context, inner), context)
 
 walk("cutaway", get_command(app))
 """
@@ -62,6 +111,67 @@ def commands(title: str, locale: str) -> str:
     )  # fmt: skip
     body = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
     return f"<!-- made by docs/generate.py; do not edit -->\n# {title}\n\n{body}\n"
+
+
+_REFERENCE: dict[Locale, dict[str, str]] = {
+    "en": {
+        "title": "The questions",
+        "asked": "Each is a function of `cutaway.inspection`, a command `cutaway inspect NAME`, and an entry that a "
+        "server offers, all made from one declaration. A question of a text takes a run, `run(loaded, text)`; one of "
+        "the model takes what `load` opens.",
+        "run": "How the run of a text is made",
+        "of run": "Every question of a text has these options too; in Python they are those of `run`.",
+        "text": "Asked of a text.", "model": "Asked of the model.", "files": "Asked of the model's files.",
+        "needs": "Needs {}.", "head": "| option | type | default | meaning |", "must": "must be given",
+        "another": "a text",
+    },
+    "zh": {
+        "title": "可以问的问题",
+        "asked": "每个问题都是 `cutaway.inspection` 的一个函数、一条命令 `cutaway inspect 名称`，也是服务端提供的一个入口，"
+        "三者出自同一处声明。问一段文字的问题接受一次运行 `run(loaded, text)`；问模型的问题接受 `load` 打开的模型。",
+        "run": "一段文字的运行怎样产生",
+        "of run": "每个问文字的问题都还有这些选项；在 Python 里它们是 `run` 的参数。",
+        "text": "问的是一段文字。", "model": "问的是模型。", "files": "问的是模型的文件。",
+        "needs": "需要{}。", "head": "| 选项 | 类型 | 默认值 | 含义 |", "must": "必须给出",
+        "another": "一段文字",
+    },
+}  # fmt: skip
+
+
+def questions(locale: Locale) -> str:
+    """docs/questions.md in either language: every question as its function declares it."""
+    words = _REFERENCE[locale]
+    parts = [f"<!-- made by docs/generate.py; do not edit -->\n# {words['title']}\n\n{words['asked']}\n"]
+    for group, title in GROUPS.items():
+        parts.append(f"\n## {title.said(locale)}\n")
+        for each in all_questions():
+            if each.group == group:
+                needs = [words["needs"].format(need.what.said(locale)) for need in each.needs]
+                about = " ".join([each.about.said(locale), words[each.subject], *needs])
+                parts.append(f"\n### `{each.name}`\n\n{about}\n{_options(each.parameters, locale)}")
+    parts.append(f"\n## {words['run']}\n\n{words['of run']}\n{_options(RUN_OPTIONS, locale)}")
+    return "".join(parts)
+
+
+def _options(parameters: Iterable[Parameter], locale: Locale) -> str:
+    """A table of options: name, type, default and bounds, meaning."""
+    words, rows = _REFERENCE[locale], list[list[str]]()
+    for each in parameters:
+        bounds = [f"≥ {each.option.at_least:g}"] if each.option.at_least is not None else []
+        bounds += [f"≤ {each.option.at_most:g}"] if each.option.at_most is not None else []
+        default = words["must"] if each.required else f"`{each.default!r}`"
+        kind = words["another"] if each.is_text else _type(each)
+        rows.append([f"`{each.name}`", kind, " ".join([default, *bounds]), each.option.about.said(locale)])
+    return f"\n{words['head']}\n|---|---|---|---|\n{_rows(rows)}" if rows else ""
+
+
+def _type(parameter: Parameter) -> str:
+    """As a reader of Python knows it; the choices of one that has some."""
+    kind = parameter.kind
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(kind))
+    spelled = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    return f"`{spelled}`".replace(" | ", " or ")
 
 
 @cache
@@ -100,7 +210,10 @@ def chinese() -> str:
 
 
 PAGES = {
-    DOCS / "vocabulary.md": vocabulary,
+    DOCS / "vocabulary.md": partial(vocabulary, "en"),
+    DOCS / "zh" / "vocabulary.md": partial(vocabulary, "zh"),
+    DOCS / "questions.md": partial(questions, "en"),
+    DOCS / "zh" / "questions.md": partial(questions, "zh"),
     DOCS / "cli.md": partial(commands, "The command line", "C.UTF-8"),
     DOCS / "zh" / "cli.md": partial(commands, "命令行", "zh_CN.UTF-8"),
     DOCS / "checkpoints.md": english,

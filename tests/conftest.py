@@ -8,3 +8,5 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell starts what runs in the background deaf to SIGINT, and its children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+pytest_plugins = ["tests.command"]

@@ -12,7 +12,7 @@ from cutaway.cli.models import MEASURES, card_scores
 from cutaway.cli.parameter_table import table
 from cutaway.cli.screen import screen
 from cutaway.config import ModelConfig, parse
-from cutaway.inspection.structure.anatomy import anatomy
+from cutaway.inspection.questions.anatomy import anatomy
 from cutaway.models.build import PRESETS
 from cutaway.text.display import width
 

@@ -14,8 +14,8 @@ from cutaway.cli.boxes import FRAME, draw, layers, ranges
 from cutaway.cli.screen import amount
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.config import ModelConfig, parse, to_dict
-from cutaway.inspection.structure.anatomy import anatomy
-from cutaway.inspection.structure.tap_names import tap_names
+from cutaway.inspection.questions.anatomy import anatomy
+from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS
 from cutaway.page.locale import Locale, told
 from cutaway.text.display import width
@@ -160,7 +160,7 @@ def test_a_file_with_what_no_part_of_the_model_reads_is_refused(cutaway, masked:
     save_file(kept, folder / "model.safetensors")
     result = cutaway("inspect", folder)
     assert (result.code, result.out) == (2, "")
-    assert "belong to no part of a bert model: classifier.weight" in result.err
+    assert "are no part of a bert model: classifier.weight" in result.err
 
 
 def test_context_changes_what_is_counted(cutaway, poet: Path):

@@ -270,9 +270,8 @@ def test_the_observed_tree_leads_to_every_result(random_toy):
     found = searched(
         model,
         [0, 1],
-        Search(beam=3, n_best=3, length_penalty=LengthPenalty(1.0, "power")),
+        Search(beam=3, n_best=3, length_penalty=LengthPenalty(1.0, "power"), observe=steps.append),
         [Limits(6), Limits(4)],
-        observe=steps.append,
     )
     for row, results in enumerate(found):
         live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cutaway import Tokenizer, Trace
 from cutaway.checkpoint.folder import Loaded
 from cutaway.config import ModelConfig, parse
-from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs import Run, Tokens
 from cutaway.models.build import PRESETS, build
 from cutaway.nn.head import Head, MaskedHead
 from cutaway.nn.norm import RMSNorm1P

@@ -15,8 +15,8 @@ from cutaway import Tokenizer
 from cutaway.checkpoint.folder import Loaded, load, save
 from cutaway.config import ModelConfig, parse
 from cutaway.decode.sentence_vectors import embed
-from cutaway.inspection.runs.run import Run, run
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.runs import Run, run
+from cutaway.inspection.wiring import Side
 from cutaway.models.build import PRESETS, build
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.attention import Attention

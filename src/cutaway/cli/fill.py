@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.arguments import ModelName, OneObjectEach
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import texts_from, write, write_table
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import MASKED, find
 
 
-@in_chinese("用最可能的词块填上文字里的空缺，每个空缺写作 [MASK]。")
+@described(say("Fill the gaps of a text, each written as [MASK], with the likeliest tokens."))
 def fill(
     text: Annotated[
         str | None,
@@ -23,7 +23,6 @@ def fill(
     top: Annotated[int, typer.Option(help=told("How many candidates for a gap to show."))] = 5,
     as_json: OneObjectEach = False,
 ) -> None:
-    """Fill the gaps of a text, each written as [MASK], with the likeliest tokens."""
     texts = texts_from(text)
     folder = find(model)
 

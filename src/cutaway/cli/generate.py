@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.arguments import MinP, ModelName, RepetitionPenalty, Seed, Temperature, TopK, TopP
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import POET, find
 
 
-@in_chinese("接着一段文字往下写，一个词块接一个词块；先印出开头。")
+@described(say("Go on with a text, token by token; the beginning is printed first."))
 def generate(
     prompt: Annotated[
         str | None, typer.Argument(help=told("The beginning; without it, standard input as one text."))
@@ -36,7 +36,6 @@ def generate(
         bool, typer.Option("--json", help=told("One JSON object a token: text, id, piece, log_prob, finish."))
     ] = False,
 ) -> None:
-    """Go on with a text, token by token; the beginning is printed first."""
     text = "\n".join(texts_from(prompt))
     folder = find(model)
 

@@ -1,207 +1,220 @@
-"""`cutaway inspect`: what a model is, on one screen, without loading its weights; with a text, what happens in it."""
+"""`cutaway inspect`: every question of the library as a command of its own, made from its declaration."""
 
+import inspect as signatures
 import json
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 
 import typer
+from typer.core import TyperCommand
 
-from cutaway.cli.help import in_chinese
-from cutaway.cli.screen import LABEL, screen
-from cutaway.cli.terminal import columns, shows_unicode, write
-from cutaway.cli.views.request import ABOUT, Options, SideName, View
-from cutaway.errors import CutawayError
-from cutaway.text.display import truncate, width
-from cutaway.words import Locale, reader_locale, told
-from cutaway.zoo import find
+from cutaway.cli.help import Command, Group
+from cutaway.cli.terminal import note, progress, texts_from, write, write_page
+from cutaway.words import Locale, reader_locale, say, told
+from cutaway.zoo import TRANSLATOR
 
-CONTEXT = 512  # tokens in view at which operations are counted when nothing else is asked for
-_ASCII = str.maketrans("┌┐└┘├┤─│╞╡═▲►×–→±·…", "++++++-|++=^>x->~*.")
+if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
+    from typer._click import Context
 
+    from cutaway.inspection.answers import Answer
+    from cutaway.inspection.options import Parameter
+    from cutaway.inspection.question import Question
 
-def _views(language: int) -> str:
-    """Every view with what it answers."""
-    between, colon = (("; ", ": "), ("；", "："))[language]
-    return between.join(f"{view}{colon}{about[language]}" for view, about in ABOUT.items())
+FIRST = "overview"  # the question of a text for which none is named
 
 
-@in_chinese(
-    "一屏看懂一个模型：结构图、尺寸、参数、内存、每个词块的运算量、词表与探点；"
-    "给了文字，则看它在模型里怎样被处理。"
-)
-def inspect(
-    model: Annotated[
-        str,
-        typer.Argument(help=told("A bundled model's name, or a model's folder or GGUF file.")),
-    ],
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            help=told(
-                "A text to follow; for neighbours a token, for projection one or several, for analogy "
-                "three ('king - man + woman')."
-            )
-        ),
-    ] = None,
-    show: Annotated[
-        View | None,
-        typer.Option(
-            metavar="VIEW",
-            help=told(
-                "What to look at; with a text and without this: the overview. {views}",
-                views=_views(0),
-                views2=_views(1),
-            ),
-        ),
-    ] = None,
-    layer: Annotated[int | None, typer.Option(help=told("A layer, from 0."))] = None,
-    head: Annotated[int | None, typer.Option(help=told("A head, from 0."))] = None,
-    side: Annotated[
-        SideName | None,
-        typer.Option(help=told("Where: encoder, decoder, or the decoder's attention to the source.")),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help=told(
-                "A translation to look at in the place of the model's; in analogy: the expected answer."
-            )
-        ),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(help=told("zh or en; not given: told by the text's characters.")),
-    ] = None,
-    top: Annotated[int | None, typer.Option(help=told("How many to list."))] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option(help=told("In diff: one change as a JSON object, or a list; may be repeated.")),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            help=told(
-                "In explain a value's, in svd and rank a parameter's name; in neurons, logit and "
-                "gradients the token whose logit is told of; in drift the word; in neighbours, analogy "
-                "and projection embedding or unembedding."
-            )
-        ),
-    ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option(
-            help=told(
-                "In explain the place of one number (0,-1,5); in lens, neurons, logit and gradients of "
-                "a token, from 0."
-            )
-        ),
-    ] = None,
-    other: Annotated[
-        str | None,
-        typer.Option(
-            help=told(
-                "In drift and similarity: the other text; in diff: what a change resid takes from "
-                '("from": "other").'
-            )
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help=told(
-                "A second token: in logit its logit is taken off, in gradients the way to the text "
-                "starts from it."
-            )
-        ),
-    ] = None,
-    gold: Annotated[
-        str | None,
-        typer.Option(
-            help=told("In align: links between words that people drew, source-target from 0: '0-0 1-2 2?1'.")
-        ),
-    ] = None,
-    ranks: Annotated[
-        str | None,
-        typer.Option(help=told("In rank: how many singular values are kept, such as 1,4,16.")),
-    ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option(
-            help=told("Without a text: tokens in view for operations and cache; else 512 and the limit.")
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help=told("Everything as one JSON object.")),
-    ] = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(help=told("Write the arrays of a view to a .safetensors, .npz or .csv file.")),
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(help=told("Draw a view into an .svg file."))] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(help=told("Draw a view into an .html file that needs nothing beside it.")),
-    ] = None,
-    lang: Annotated[
-        Locale | None,
-        typer.Option(help=told("Language of what a view says; not given: the locale's.")),
-    ] = None,
-) -> None:
-    """Show what a model is: its boxes, sizes, parameters, memory, work per token, tokens and taps; with a text, what
-    happens to it inside."""
-    options = Options(
-        layer, head, side, target, to, top, tuple(change or ()), name, index, other, against, ranks, gold
-    )
-    if text is not None or show is not None:
-        if context is not None:
-            raise CutawayError("--context goes with the model alone; leave text and --show out")
+class Questions(Group):
+    """The commands are the questions; their modules are loaded when they are asked for."""
 
-        from cutaway.cli.views.registry import Outputs, show_view
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        from cutaway.inspection.question import names
 
-        show_view(model, text, show, options, Outputs(as_json, save, svg, html), lang or reader_locale())
-        return
-    drawn = [name for name, path in (("save", save), ("svg", svg), ("html", html)) if path is not None]
-    if options.given or drawn:
-        first = [*options.given, *drawn][0]
-        raise CutawayError("--{first} has no effect without a text or --show", first=first)
-    path = find(model)
+        if args and args[0] not in (*names(), "-h", "--help"):
+            args = [FIRST, *args]
+        return super().parse_args(ctx, args)
 
-    from cutaway.checkpoint.folder import open_contents, read_config
-    from cutaway.config import to_dict
-    from cutaway.inspection.structure.anatomy import anatomy
+    def list_commands(self, ctx: "Context") -> list[str]:
+        from cutaway.inspection.question import all_questions
 
-    contents = open_contents(path)
-    config, architecture = read_config(contents)
-    if context is not None and not 1 <= context <= config.max_len:
-        raise CutawayError(
-            "--context is {context_}, expected 1 to {max_len}, this model's limit",
-            context_=context,
-            max_len=config.max_len,
+        return [question.name for question in all_questions()]
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> TyperCommand:
+        from cutaway.inspection.question import find_question
+
+        return command_of(find_question(cmd_name))
+
+
+app = typer.Typer(cls=Questions, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def inspect() -> None:
+    pass
+
+
+def command_of(question: "Question") -> TyperCommand:
+    """The command `cutaway inspect NAME …`: the question's options, its model and text, and where the answer goes."""
+    from cutaway.inspection.question import RUN_OPTIONS
+
+    of_run = RUN_OPTIONS if question.subject == "text" else ()
+    parameters = {_spelled(each): each for each in (*question.parameters, *of_run)}
+
+    def ask(**given: Any) -> None:
+        outputs = Outputs(
+            given.pop("as_json"), given.pop("python"), given.pop("save"), given.pop("svg"), given.pop("html")
         )
-    found = anatomy(
-        config,
-        architecture=architecture,
-        contents=contents,
-        contexts=sorted({min(CONTEXT, config.max_len), config.max_len}) if context is None else [context],
+        outputs.check()
+        locale: Locale = given.pop("lang") or reader_locale()
+        model: str = given.pop("model")
+        text = texts_from(given.pop("text"))[0] if question.subject == "text" else None
+
+        from cutaway.inspection.answers import Session
+
+        options = {
+            parameters[name].name: _value(parameters[name], value)
+            for name, value in given.items()
+            if value not in (None, [], parameters[name].default)
+        }
+        outputs.write(Session(model).ask(question, text, options, progress), locale)
+
+    own = [_declared(name, each) for name, each in parameters.items()]
+    declared = [*_text(question), *own, *_shared()]
+    setattr(ask, "__signature__", signatures.Signature(declared))
+    one = typer.Typer(add_completion=False, rich_markup_mode=None)
+    one.command(question.name, cls=Command, help=question.about.said(reader_locale()))(ask)
+    made = typer.main.get_command(one)
+    assert isinstance(made, TyperCommand)
+    return made
+
+
+def _text(question: "Question") -> list[signatures.Parameter]:
+    if question.subject != "text":
+        return []
+    return [
+        _parameter(
+            "text",
+            Annotated[str | None, typer.Argument(help=told("The text; without it, standard input."))],
+            None,
+        )
+    ]
+
+
+def _shared() -> list[signatures.Parameter]:
+    """What all questions have: their model, and where the answer goes."""
+    model = told("A bundled model's name, or a model's folder or GGUF file.")
+    as_json, python = (
+        told("Everything as one JSON object."),
+        told("The Python that returns the same numbers."),
     )
-    if as_json:
-        write(json.dumps({"model": model, **to_dict(found)}, ensure_ascii=False))
-        return
-    _print(screen(path.name, found, columns(), lang or reader_locale()))
+    arrays = told("Write the arrays to a .safetensors, .npz or .csv file.")
+    figures, page = (
+        told("Write the figures to .svg files."),
+        told("Write the page to an .html file of its own."),
+    )
+    lang = told("Language of the answer, en or zh; else the locale's.")
+    return [
+        _parameter("model", Annotated[str, typer.Option("--model", "-m", help=model)], TRANSLATOR),
+        _parameter("as_json", Annotated[bool, typer.Option("--json", help=as_json)], False),
+        _parameter("python", Annotated[bool, typer.Option("--python", help=python)], False),
+        _parameter("save", Annotated[Path | None, typer.Option(help=arrays)], None),
+        _parameter("svg", Annotated[Path | None, typer.Option(help=figures)], None),
+        _parameter("html", Annotated[Path | None, typer.Option(help=page)], None),
+        _parameter("lang", Annotated[Locale | None, typer.Option(help=lang)], None),
+    ]
 
 
-def _print(lines: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.text import Text
+def _parameter(name: str, annotation: Any, default: object) -> signatures.Parameter:
+    return signatures.Parameter(
+        name, signatures.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
 
-    console = Console(width=max(columns(), *map(width, lines)), markup=False, highlight=False, emoji=False)
-    for number, line in enumerate(lines):
-        text = Text(line if shows_unicode() else line.translate(_ASCII))
-        if number == 0:
-            text.stylize("bold")
-        elif line[:1].isalpha():
-            text.stylize("bold", 0, len(truncate(line, LABEL, "")))
-        text.highlight_regex(r"[┌┐└┘├┤─│╞╡═]+", "dim")
-        console.print(text, soft_wrap=True)
+
+def _spelled(parameter: "Parameter") -> str:
+    """What a command calls it: one of those that are listed, where it may be given several times."""
+    from cutaway.inspection.options import Repeated
+
+    return parameter.option.each if isinstance(parameter.option, Repeated) else parameter.name
+
+
+def _declared(name: str, parameter: "Parameter") -> signatures.Parameter:
+    from cutaway.inspection.options import Repeated
+
+    option, kind, default = parameter.option, parameter.kind, parameter.default
+    about = option.about.said(reader_locale())
+    native = kind in (int, float, bool, str) or get_origin(kind) is Literal
+    if isinstance(option, Repeated):
+        about = told("{about} One JSON object or a list; may be repeated.", about=option.about)
+        kind, default = list[str], None
+    elif option.positional and get_origin(kind) is tuple:
+        kind, default = list[str], None
+    elif not native:
+        kind, default = str, None
+    if parameter.required:
+        default = None
+    if not (parameter.required and option.positional):
+        kind = kind | None
+    low, high = (option.at_least, option.at_most) if parameter.kind in (int, float) else (None, None)
+    mark = typer.Argument if option.positional else typer.Option
+    if parameter.required and option.positional:
+        default = signatures.Parameter.empty
+    return _parameter(name, Annotated[kind, mark(help=about, min=low, max=high)], default)
+
+
+def _value(parameter: "Parameter", given: object) -> object:
+    """An option as JSON has it."""
+    from cutaway.inspection.options import read_token
+
+    if isinstance(given, list) and parameter.option.positional:
+        return [read_token(text) for text in given]
+    if isinstance(given, list):
+        return [each for text in given for each in _many(parameter.read(text))]
+    return parameter.read(given) if isinstance(given, str) else given
+
+
+def _many(read: object) -> list[object]:
+    return read if isinstance(read, list) else [read]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where an answer goes beside the terminal, or in its place; None where it does not."""
+
+    as_json: bool
+    python: bool
+    save: Path | None
+    svg: Path | None
+    html: Path | None
+
+    def check(self) -> None:
+        """CutawayError for a file whose name does not say how to write it, or that has no folder."""
+        from cutaway.inspection.saving import ENDINGS, check_ending
+
+        for option, path, endings in (
+            ("save", self.save, ENDINGS), ("svg", self.svg, (".svg",)), ("html", self.html, (".html", ".htm")),
+        ):  # fmt: skip
+            if path is not None:
+                check_ending(option, path, endings)
+
+    def write(self, answer: "Answer", locale: Locale) -> None:
+        from cutaway.inspection.saving import save
+        from cutaway.page.figures import write_figures
+        from cutaway.page.html import document
+
+        page = answer.page()
+        if self.save is not None:
+            names = save(self.save, answer.about(), answer.result)
+            more = say(" and {n} more", n=len(names) - 6) if len(names) > 6 else ""
+            note(say("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more))
+        if self.svg is not None:
+            for path in write_figures(self.svg, page, locale):
+                note(say("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000))
+        if self.html is not None:
+            self.html.write_text(document(page, locale), encoding="utf-8")
+            note(say("{path}: {size:,.0f} kB", path=self.html, size=self.html.stat().st_size / 1000))
+        if self.as_json:
+            write(json.dumps(answer.json(), ensure_ascii=False, allow_nan=False))
+        elif self.python:
+            write(answer.python())
+        else:
+            write_page(page, locale)

@@ -8,6 +8,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
 import cutaway
 from cutaway.cli.chat import chat
@@ -18,15 +19,16 @@ from cutaway.cli.evaluate import evaluate
 from cutaway.cli.fill import fill
 from cutaway.cli.generate import generate
 from cutaway.cli.help import Command, Group
-from cutaway.cli.inspect import inspect
+from cutaway.cli.inspect import app as questions
 from cutaway.cli.models import models
 from cutaway.cli.similarity import similarity
 from cutaway.cli.tokenize import tokenize
 from cutaway.cli.tokenizer import tokenizer
 from cutaway.cli.train import train
 from cutaway.cli.translate import translate
+from cutaway.cli.usage import usage_error
 from cutaway.errors import CutawayError
-from cutaway.words import told
+from cutaway.words import Phrase, say, told
 
 app = typer.Typer(
     name="cutaway",
@@ -50,16 +52,17 @@ for command, line in (
     (embed, told("Turn texts into vectors that say what they are about.")),
     (similarity, told("Compare texts by their vectors.")),
     (evaluate, told("BLEU and chrF of a translator on a test set.")),
-    (
-        inspect,
-        told("Show what a model is: boxes, sizes, parameters, memory, taps."),
-    ),
     (models, told("List the bundled models.")),
     (tokenize, told("Show how a text is cut into pieces.")),
     (convert, told("Write a model as a Hugging Face folder.")),
     (train, told("Train a model by a recipe.")),
 ):
     app.command(cls=Command, short_help=line)(command)
+app.add_typer(
+    questions,
+    name="inspect",
+    short_help=told("See inside a model: a text on its way through it, or the model itself."),
+)
 app.add_typer(
     tokenizer,
     name="tokenizer",
@@ -89,21 +92,30 @@ def root(
 
 
 def run() -> None:
-    """Run the command line. Exit codes: 0 done, 2 a mistake of the user's (told on stderr), 130 interrupted (typer
-    sees to that, and to a reader of our output that goes away)."""
+    """Run the command line. Exit codes: 0 done, 2 a mistake of the user's (told on stderr), 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not end in a traceback
     try:
-        app(prog_name="cutaway")
-    except CutawayError as error:
-        typer.echo(f"error: {error}", err=True)
+        code = app(prog_name="cutaway", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except NoArgsIsHelpError as error:
+        error.show()
         sys.exit(2)
+    except ClickException as error:
+        _end(usage_error(error))
+    except CutawayError as error:
+        _end(error.message)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
-        typer.echo("error: not enough memory on this machine for a model or text of this size", err=True)
-        sys.exit(2)
+        _end(say("not enough memory on this machine for a model or text of this size"))
     except OSError as error:  # a full disk, a file that may not be written
-        typer.echo(f"error: {error.filename or 'input or output'}: {error.strerror or error}", err=True)
-        sys.exit(2)
+        where = error.filename or say("input or output")
+        _end(say("{where}: {reason}", where=where, reason=error.strerror or str(error)))
+
+
+def _end(problem: Phrase) -> None:
+    """Tell what was wrong, in the reader's language, and end."""
+    typer.echo(told("error: {problem}", problem=problem), err=True)
+    sys.exit(2)

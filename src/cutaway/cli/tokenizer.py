@@ -5,22 +5,24 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import Command, Group, in_chinese
+from cutaway.cli.help import Command, Group, described
 from cutaway.errors import CutawayError
-from cutaway.text.plan import Kind, Normalization
-from cutaway.words import told
+from cutaway.text.tokens.plan import Kind, Normalization
+from cutaway.words import say, told
 
 tokenizer = typer.Typer(cls=Group, no_args_is_help=True)
 
 
 @tokenizer.callback()
-@in_chinese("学词表。")
+@described(say("Learn vocabularies."))
 def group() -> None:
-    """Learn vocabularies."""
+    pass
 
 
 @tokenizer.command(cls=Command)
-@in_chinese("从文本文件学出一个词表，写成 tokenizer.json，transformers 也能打开。")
+@described(
+    say("Learn a vocabulary from text files and write it as a tokenizer.json, which transformers opens too.")
+)
 def train(
     files: Annotated[
         list[Path],
@@ -65,15 +67,14 @@ def train(
         typer.Option("--force", help=told("Replace a tokenizer that is there already.")),
     ] = False,
 ) -> None:
-    """Learn a vocabulary from text files and write it as a tokenizer.json, which transformers opens too."""
     if (out / "tokenizer.json").exists() and not force:
         raise CutawayError(
-            "{out} exists; give another --out, or --force to replace it", out=out / "tokenizer.json"
+            "{path} exists; give another --out, or --force to replace it", path=out / "tokenizer.json"
         )
     if out.exists() and not out.is_dir():
-        raise CutawayError("{out}: a file, expected a folder to write to", out=out)
+        raise CutawayError("{path}: a file, expected a folder to write to", path=out)
 
-    from cutaway.text.tokenizer import Tokenizer
+    from cutaway.text.tokens.tokenizer import Tokenizer
 
     learned = Tokenizer.train(
         files,
@@ -85,14 +86,14 @@ def train(
         min_count=min_count,
     )
     learned.save(out)
-    size, controls = f"{learned.vocab_size:,}", len(learned.controls)
     typer.echo(
         told(
-            "{out}: {kind}, {size} ids, {controls} of them control tokens",
-            out=out,
+            "{path}: {kind}, {size:,} ids, {controls} of them control tokens",
+            path=out,
             kind=kind,
-            size=size,
-            controls=controls,
+            size=learned.vocab_size,
+            controls=len(learned.controls),
         )
     )
-    typer.echo(f'{told("look at it: ")}cutaway tokenize --tokenizer {out} "我爱机器学习"')
+    command = f'cutaway tokenize --tokenizer {out} "我爱机器学习"'
+    typer.echo(told("look at it: {command}", command=command))

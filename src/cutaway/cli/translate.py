@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
 from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR, find
@@ -30,7 +30,7 @@ class Show(StrEnum):
 _BATCH = 32  # texts whose translations are printed together
 
 
-@in_chinese("在中英文之间翻译，每行一段文字；空行仍是空行。")
+@described(say("Translate between Chinese and English, one line a text; a blank line stays blank."))
 def translate(
     text: OneText = None,
     file: Annotated[
@@ -64,7 +64,6 @@ def translate(
     ] = None,
     as_json: OneObjectEach = False,
 ) -> None:
-    """Translate between Chinese and English, one line a text; a blank line stays blank."""
     texts = texts_from(text, file)
     translator = open_translator(model)
 
@@ -130,7 +129,7 @@ def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
 
 def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None:
     """Draw the cross-attention, averaged over layers and heads, that chose each token."""
-    from cutaway.inspection.pages.alignment import alignment_map
+    from cutaway.inspection.questions.align import alignment_map
 
     assert hypothesis.alignment is not None
     write_map(alignment_map(hypothesis.alignment, hypothesis.pieces, translation.source.pieces))

@@ -5,12 +5,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal
+from typing import Generic
 
 import torch
 from torch import Tensor
 
-from cutaway.decode.search import Limits, Search
+from cutaway.decode.search import BeamStep, Candidate, Limits, Search
 from cutaway.decode.stepping import (
     Alternatives,
     C,
@@ -23,26 +23,6 @@ from cutaway.decode.stepping import (
 )
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One continuation that a step of the search weighed."""
-
-    parent: int  # which live hypothesis of the step before it continues; 0 in the first step
-    id: int
-    total: float  # sum of log-probabilities up to here
-    fate: Literal["live", "stop", "length", "dropped"]
-
-
-@dataclass(frozen=True)
-class BeamStep:
-    """One sentence's step, for drawing the tree: its candidates, best first. The live ones, in this order, are the
-    parents of the next step."""
-
-    row: int
-    length: int
-    candidates: list[Candidate]
-
-
 def beam_search(
     model: StepModel[C],
     cache: C,
@@ -52,7 +32,6 @@ def beam_search(
     limits: Limits | Sequence[Limits],
     eos_id: int | Sequence[int] | None,
     forbidden: Sequence[int] = (),
-    observe: Callable[[BeamStep], None] | None = None,
 ) -> list[list[Generated]]:
     """The `search.n_best` results of every prompt, best score first, all distinct.
 
@@ -62,13 +41,13 @@ def beam_search(
     the best of all sequences. Hypotheses at their limit compete as they are, with `finish` "length".
 
     There are fewer results than n only where fewer sequences exist. A repetition penalty changes what the search
-    ranks by, hence `score`, but not `log_probs`. `observe` is called with every step of every prompt.
+    ranks by, hence `score`, but not `log_probs`. `search.observe` is called with every step of every prompt.
     Other arguments as in `generation.generate`.
     """
     stepper = Stepper(model, cache, prompts, search)
     penalty = search.sampling.repetition_penalty
     choice = Choice(prompts, limits, eos_id, forbidden, penalty, stepper.device)
-    return _Beams(stepper, choice, search, len(prompts), observe).run()
+    return _Beams(stepper, choice, search, len(prompts)).run()
 
 
 @dataclass(frozen=True)
@@ -113,9 +92,8 @@ class _Beams(Generic[C]):
         choice: Choice,
         search: Search,
         sentences: int,
-        observe: Callable[[BeamStep], None] | None,
     ) -> None:
-        self._stepper, self._choice, self._search, self._observe = stepper, choice, search, observe
+        self._stepper, self._choice, self._search = stepper, choice, search
         self._sentences = list(range(sentences))
         self._totals = torch.zeros(sentences, 1, dtype=torch.float64, device=stepper.device)  # (N, K)
         self._last = torch.empty(0)  # (R,) the newest ids
@@ -145,8 +123,8 @@ class _Beams(Generic[C]):
             for i, sentence in enumerate(self._sentences)
             if not limits[i] and self._can_improve(sentence, best[i])
         ]
-        if self._observe is not None:
-            self._report(self._observe, found, limits, live)
+        if self._search.observe is not None:
+            self._report(self._search.observe, found, limits, live)
         kept = torch.tensor(going_on, dtype=torch.long, device=live.device)
         live = live[kept]
         parents, self._last, log_probs = (

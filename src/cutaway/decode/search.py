@@ -1,6 +1,6 @@
 """What decoding is asked for: how results are searched for and ranked, and how long they may be."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -45,6 +45,26 @@ class LengthPenalty:
         return total / self.divisor(most if self.alpha > 0 else length + 1)
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """One continuation that a step of the search weighed."""
+
+    parent: int  # which live hypothesis of the step before it continues; 0 in the first step
+    id: int
+    total: float  # sum of log-probabilities up to here
+    fate: Literal["live", "stop", "length", "dropped"]
+
+
+@dataclass(frozen=True)
+class BeamStep:
+    """One sentence's step, for drawing the tree: its candidates, best first. The live ones, in this order, are the
+    parents of the next step."""
+
+    row: int
+    length: int
+    candidates: list[Candidate]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """How results are found, and what is kept of the way there.
@@ -60,6 +80,7 @@ class Search:
     sampling: Sampling = field(default_factory=Sampling)
     alternatives: int = 0  # how many of the most probable tokens to keep at each place
     attention: Attention = None  # which cross-attention of an encoder-decoder to keep
+    observe: Callable[[BeamStep], None] | None = None  # hears every step of a wider beam
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= MAX_BEAM:

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
-from tests.cli.conftest import Run
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
+from tests.command import Run
 
 from cutaway import load
 from cutaway.cli.views.request import View

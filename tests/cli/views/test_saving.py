@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from tests.cli.conftest import Run
+from tests.command import Run
 
 from cutaway import __version__, load
 from cutaway.cli.views.saving import arrays, plain

@@ -20,12 +20,12 @@ from cutaway.decode.search import LengthPenalty
 from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.explain import Arithmetic, Explanation, explain
-from cutaway.inspection.runs.run import Run, Tokens, run
-from cutaway.inspection.structure.tap_names import tap_names
+from cutaway.inspection.runs import Run, Tokens, run
+from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.tap import Trace
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.objective import vocabulary_loss
 from cutaway.words import said
 from cutaway.zoo import find

@@ -17,11 +17,11 @@ from cutaway.inspection.attention.head_scores import Measures, head_scores
 from cutaway.inspection.attention.patterns import Stage, patterns
 from cutaway.inspection.attention.rollout import rollout
 from cutaway.inspection.attention.value_weights import value_weights
-from cutaway.inspection.runs.run import Run, Tokens, run
-from cutaway.inspection.runs.sides import Side, sides
+from cutaway.inspection.runs import Run, Tokens, run
+from cutaway.inspection.wiring import Side, sides
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.attention import Attention
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 KINDS: dict[str, tuple[str, dict[str, object]]] = {

@@ -11,7 +11,7 @@ from torch import Tensor
 from cutaway import CutawayError, find, load
 from cutaway.inspection.attribution.direct_logit import LogitAttribution, attribute_logit
 from cutaway.inspection.attribution.frozen_path import frozen_path
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Matrix
 from cutaway.page.locale import said
 

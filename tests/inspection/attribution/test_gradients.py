@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cutaway import CutawayError, Trace, find, load
 from cutaway.inspection.attribution.gradients import Quantity, gradient_x_input
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Shaded
 
 STRUCTURES = [

@@ -7,7 +7,7 @@ import torch
 
 from cutaway import CutawayError, Trace, find, load
 from cutaway.inspection.attribution.integrated_gradients import integrated_gradients
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 
 STRUCTURES = [
     "pre-norm pair", "post-norm pair", "T5", "Llama", "GPT-2", "Gemma 2", "sandwich of layer norms", "BERT",

@@ -11,7 +11,7 @@ from cutaway import CutawayError, find, load
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.sentence_vectors import cosine_similarity, embed
 from cutaway.inspection.attribution.similarity import attribute_similarity
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Matrix
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cutaway.inspection.changes.making import edits
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.build import Model, build
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder

@@ -3,7 +3,7 @@
 import pytest
 from tests.inspection.changes.altered import RunOf
 
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 
 STRUCTURES = [
     ("post-norm pair", {}), ("T5", {}), ("Llama", {}), ("GPT-2", {}), ("Gemma 2", {}), ("experts", {}), ("BERT", {}),

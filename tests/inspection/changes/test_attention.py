@@ -14,7 +14,7 @@ from tests.inspection.changes.altered import (
 )  # fmt: skip
 from torch import Tensor, nn
 
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.build import Model
 
 

@@ -11,7 +11,7 @@ from cutaway import Translator, find, load
 from cutaway.decode.score import score_targets
 from cutaway.inspection.changes.comparison import TokenEdit, compare, token_edits
 from cutaway.inspection.changes.making import edits
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.block import Block

@@ -8,7 +8,7 @@ from tests.inspection.changes.altered import Change, RunOf, changed, differ, sam
 from torch import Tensor, nn
 
 from cutaway.inspection.changes.making import edits
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.build import build
 from cutaway.tap import Trace
 

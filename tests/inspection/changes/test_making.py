@@ -4,7 +4,7 @@ import torch
 from tests.inspection.changes.altered import Change, RunOf, block_of, changed, sides
 
 from cutaway.inspection.changes.making import edits
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.tap import Trace
 
 

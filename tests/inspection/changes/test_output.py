@@ -16,8 +16,8 @@ from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.output import write
 from cutaway.inspection.changes.reading import Changes
-from cutaway.inspection.runs.forced import never_written
-from cutaway.inspection.runs.run import Run, Tokens, run
+from cutaway.inspection.outcome import never_written
+from cutaway.inspection.runs import Run, Tokens, run
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.tap import Trace
 

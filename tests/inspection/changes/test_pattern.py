@@ -17,7 +17,7 @@ from tests.inspection.changes.altered import (
 from torch import Tensor, nn
 
 from cutaway.inspection.changes.making import edits
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
 

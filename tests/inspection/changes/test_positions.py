@@ -7,7 +7,7 @@ import torch
 from tests.inspection.changes.altered import Change, RunOf, changed, differ, other, same, stack_of
 from torch import Tensor, nn
 
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.build import Model
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder

@@ -4,7 +4,7 @@ import torch
 from tests.inspection.changes.altered import block_of, changed, differ, other, same, sides, stack_of
 from torch import Tensor, nn
 
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.norm import PreNorm, SandwichNorm

@@ -9,7 +9,7 @@ import torch
 from cutaway import CutawayError, find, load
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.sweep import stack_from, sweep
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.block import Block

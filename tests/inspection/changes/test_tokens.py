@@ -19,7 +19,7 @@ from tests.inspection.changes.altered import (
 from torch import Tensor, nn
 
 from cutaway.inspection.changes.making import edits
-from cutaway.inspection.runs.run import Run, Tokens
+from cutaway.inspection.runs import Run, Tokens
 from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.moe import MoE

@@ -19,8 +19,8 @@ from cutaway.inspection.geometry.context_drift import context_drift, find_word
 from cutaway.inspection.geometry.projection import pca, project_table
 from cutaway.inspection.geometry.token_map import token_map
 from cutaway.inspection.geometry.vectors import Measure, TableName, VectorTable, neighbours, table_of
-from cutaway.inspection.runs.run import Run, Tokens, run
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.runs import Run, Tokens, run
+from cutaway.inspection.wiring import Side
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.stack import Stack

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from cutaway import CutawayError, find, load
-from cutaway.inspection.layers.lens import lens
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.questions.lens import lens
+from cutaway.inspection.runs import Run, run
 from cutaway.models.build import Model
 from cutaway.models.encoder_only import EncoderOnly
 

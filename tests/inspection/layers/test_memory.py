@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cutaway import CutawayError, find, load
 from cutaway.inspection.layers.firing import firing
 from cutaway.inspection.layers.memory import memory
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 
 STRUCTURES = [
     "pre-norm pair", "post-norm pair", "T5", "Llama", "GPT-2", "Gemma 2", "sandwich of layer norms", "experts", "BERT",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutaway import CutawayError, find, load
 from cutaway.inspection.layers.routing import routing
-from cutaway.inspection.runs.run import Run, run
+from cutaway.inspection.runs import Run, run
 
 
 def router_scores(read: Run) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from cutaway.checkpoint.folder import load
 from cutaway.errors import CutawayError
 from cutaway.inspection.matrices.low_rank import LowRank, low_rank
 from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
-from cutaway.inspection.runs.run import run
+from cutaway.inspection.runs import run
 from cutaway.models.build import Model
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.zoo import TRANSLATOR, find

@@ -7,7 +7,7 @@ import pytest
 
 from cutaway.inspection import firing, memory, routing
 from cutaway.inspection.pages.routing import DETAILED
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.page.blocks import Bar, Matrix, Shaded, Table
 
 

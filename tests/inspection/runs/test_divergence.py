@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from cutaway.inspection.runs.divergence import divergence
+from cutaway.inspection.outcome import divergence
 
 
 def test_it_is_the_sum_over_what_has_probability() -> None:

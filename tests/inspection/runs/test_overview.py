@@ -8,7 +8,7 @@ import torch
 from cutaway import load
 from cutaway.errors import CutawayError
 from cutaway.inspection import overview, run, sweep
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 

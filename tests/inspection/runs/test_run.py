@@ -13,10 +13,10 @@ from cutaway.decode.complete import continue_text
 from cutaway.decode.search import Limits
 from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.sweep import sweep
-from cutaway.inspection.layers.lens import lens
-from cutaway.inspection.runs.forced import forced_tokens, output_of
+from cutaway.inspection.outcome import forced_tokens, output_of
+from cutaway.inspection.questions.lens import lens
+from cutaway.inspection.runs import Run, run
 from cutaway.inspection.runs.overview import overview
-from cutaway.inspection.runs.run import Run, run
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 RunOf = Callable[..., Run]

@@ -13,8 +13,8 @@ from cutaway import CutawayError
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.sentence_vectors import embed
 from cutaway.inspection.arithmetic.explain import Arithmetic
-from cutaway.inspection.runs.run import Run, run
-from cutaway.inspection.runs.sentence import cosine_distance, sentence_settings, sentence_vectors
+from cutaway.inspection.runs import Run, run
+from cutaway.inspection.sentences import cosine_distance, sentence_settings, sentence_vectors
 
 RunOf = Callable[..., Run]
 TEXT = "The WEATHER is fine"

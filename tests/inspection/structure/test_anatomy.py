@@ -13,10 +13,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from cutaway import Tokenizer, save
 from cutaway.checkpoint.folder import open_contents
 from cutaway.config import ModelConfig, parse, to_dict
-from cutaway.inspection.structure.anatomy import anatomy
+from cutaway.inspection.questions.anatomy import anatomy
 from cutaway.inspection.structure.operations import operations
 from cutaway.inspection.structure.parts import parts
-from cutaway.inspection.structure.tap_names import tap_names
+from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS, Model, build
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder

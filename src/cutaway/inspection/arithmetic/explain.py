@@ -15,7 +15,7 @@ from cutaway.inspection.arithmetic.record import Operand, Record, Steps
 from cutaway.inspection.arithmetic.sentence import sentence_steps
 from cutaway.inspection.arithmetic.snippet import snippet
 from cutaway.inspection.pages.explanation import explanation_page
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn

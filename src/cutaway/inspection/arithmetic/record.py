@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.rounding import Rounded
-from cutaway.inspection.runs.run import Run
+from cutaway.inspection.runs import Run
 from cutaway.nn.head import Head
 from cutaway.tap import Edit
 from cutaway.words import Phrase, Text

@@ -8,7 +8,7 @@ from cutaway.decode.sentence_settings import read_settings
 from cutaway.decode.sentence_vectors import pool
 from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps
 from cutaway.inspection.arithmetic.rounding import Rounded
-from cutaway.inspection.runs.sentence import sentence_settings
+from cutaway.inspection.sentences import sentence_settings
 from cutaway.nn.head import Head
 
 

@@ -17,14 +17,11 @@ from cutaway.inspection.changes.output import Output, write
 from cutaway.inspection.changes.places import STACKS, Places
 from cutaway.inspection.changes.reading import Changes, read_changes, write_change
 from cutaway.inspection.changes.schema import Change
+from cutaway.inspection.outcome import divergence, forced_tokens
 from cutaway.inspection.pages.changes import comparison_page
-from cutaway.inspection.runs.divergence import divergence
-from cutaway.inspection.runs.forced import forced_tokens
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.selection import piece_of
-from cutaway.inspection.runs.sentence import cosine_distance, sentence_settings, sentence_vectors
-from cutaway.inspection.runs.sides import Side
-from cutaway.inspection.runs.stacks import output_head, stacks
+from cutaway.inspection.runs import Run, Tokens, piece_of, stacks
+from cutaway.inspection.sentences import cosine_distance, sentence_settings, sentence_vectors
+from cutaway.inspection.wiring import Side, output_head
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
@@ -134,7 +131,7 @@ def compare(
     borders = _borders(run)
     if not isinstance(run.model.head, Head):
         if beam is not None or max_new_tokens is not None:
-            output_head(run)
+            output_head(run.model)
         return _vectors_compared(run, listed, changing, borders)
     logits, trace = run.forward(list(borders), dict.fromkeys(changing, as_it_is))
     watched: dict[str, Edit] = {name: _relative_to(trace[name]) for name in borders}

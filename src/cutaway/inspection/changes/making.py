@@ -40,8 +40,8 @@ from cutaway.inspection.changes.schema import (
     SkipLayer,
 )
 from cutaway.inspection.changes.tokens import TokenChanges
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.sides import SIDES, Side
+from cutaway.inspection.runs import Run
+from cutaway.inspection.wiring import SIDES, Side
 from cutaway.nn.stack import Stack
 from cutaway.tap import Edit
 

@@ -12,10 +12,10 @@ from cutaway.decode.translator import Source, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.making import edits
 from cutaway.inspection.changes.reading import Changes
+from cutaway.inspection.outcome import filled_gaps, masked_positions, never_written
 from cutaway.inspection.pages.changes import output_page
-from cutaway.inspection.runs.forced import filled_gaps, masked_positions, never_written
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.stacks import output_head
+from cutaway.inspection.runs import Run
+from cutaway.inspection.wiring import output_head
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Page
@@ -57,7 +57,7 @@ def write(
     its most probable token in the place of every `[MASK]`, each independently of the others.
     Raises CutawayError for changes or settings that are out of range, and for a model without output head.
     """
-    output_head(run)
+    output_head(run.model)
     if isinstance(run.model, EncoderDecoder | DecoderOnly):
         return _decoded(run, run.model, changes, runs, beam, max_new_tokens)
     if beam is not None or max_new_tokens is not None:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.changes.schema import Token
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.selection import token_id
-from cutaway.inspection.runs.sides import Side, attention_of, attention_path, sides, stack_name, stack_of
+from cutaway.inspection.runs import Run, token_id
+from cutaway.inspection.wiring import Side, sides, stack_name, stack_of
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.attention import Attention
 from cutaway.nn.block import Block
@@ -32,11 +31,11 @@ class Place:
 
     @property
     def attention_path(self) -> str:
-        return attention_path(self.side, self.layer)
+        return f"{self.path}.{'cross' if self.side == 'cross' else 'self'}_attn"
 
     @property
     def attention(self) -> Attention:
-        return attention_of(self.block, self.side)
+        return self.block.cross_attn if self.side == "cross" else self.block.self_attn
 
 
 class Places:

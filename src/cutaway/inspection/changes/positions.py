@@ -10,7 +10,7 @@ from cutaway.inspection.changes.attention import AttentionChanges, Moved
 from cutaway.inspection.changes.attention_schema import SetPositions
 from cutaway.inspection.changes.edits import Clock, EditList
 from cutaway.inspection.changes.places import Place, Places
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.wiring import Side
 from cutaway.nn.embedding import Embedding
 from cutaway.tap import Edit
 

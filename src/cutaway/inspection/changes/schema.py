@@ -28,7 +28,7 @@ from cutaway.inspection.changes.attention_schema import (
     SetPositions,
     Sides,
 )
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.wiring import Side
 
 Token = int | str  # an id, or a text that is one token: see `text.named_token.find_token`
 

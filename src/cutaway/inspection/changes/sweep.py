@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.changes.edits import as_it_is, mean_over_tokens
 from cutaway.inspection.changes.places import Place, Places
+from cutaway.inspection.outcome import forced_tokens, log_probs_of, output_of
 from cutaway.inspection.pages.changes import sweep_page
-from cutaway.inspection.runs.forced import forced_tokens, log_probs_of, output_of
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.sentence import cosine_distance, sentence_vectors
-from cutaway.inspection.runs.sides import SIDES, Side
-from cutaway.inspection.runs.stacks import output_head
+from cutaway.inspection.runs import Run
+from cutaway.inspection.sentences import cosine_distance, sentence_vectors
+from cutaway.inspection.wiring import SIDES, Side, output_head
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.embedding import token_positions
 from cutaway.nn.head import Head
@@ -126,7 +125,7 @@ class _Output:
 
 def _words(run: Run, base: Tensor) -> _Output:
     """base (1, T, D): the last hidden states of the unchanged run."""
-    forced = forced_tokens(run, run.checked(output_head(run)(base)[0]))
+    forced = forced_tokens(run, run.checked(output_head(run.model)(base)[0]))
 
     def total(states: Tensor) -> Tensor:
         return log_probs_of(run.model, states, forced).double().sum(dim=1)

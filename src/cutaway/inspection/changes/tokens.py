@@ -17,9 +17,9 @@ from cutaway.inspection.changes.schema import (
     SetOutput,
     SetTemperature,
 )
-from cutaway.inspection.runs.forced import never_written
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.sides import Side
+from cutaway.inspection.outcome import never_written
+from cutaway.inspection.runs import Run
+from cutaway.inspection.wiring import Side
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.head import Head
 from cutaway.nn.mlp import MLP

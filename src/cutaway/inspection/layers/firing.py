@@ -8,11 +8,11 @@ from torch import Tensor
 
 from cutaway.inspection.layers.network import activation_of
 from cutaway.inspection.pages.feed_forward import neuron_firing_page
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.selection import layer_number
-from cutaway.inspection.runs.stacks import stack_named
+from cutaway.inspection.runs import Run, Tokens, stack_named
+from cutaway.inspection.wiring import one_of
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
+from cutaway.words import say
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,6 +39,6 @@ def firing(
     Raises CutawayError for a layer or neuron that is not there, an expert in a layer without, and none in one with.
     """
     found = stack_named(run, side)
-    number = layer_number(len(found.stack.layers), layer, f"the {found.name}")
+    number = one_of(say("layer"), layer, len(found.stack.layers))
     activations = activation_of(run, found, number, neuron, expert)
     return NeuronFiring(found.name, number, expert, neuron, found.tokens, activations)

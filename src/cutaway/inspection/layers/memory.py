@@ -11,11 +11,10 @@ from torch import Tensor
 from cutaway.errors import CutawayError
 from cutaway.inspection.attribution.frozen_path import FrozenPath, frozen_path
 from cutaway.inspection.layers.network import fired
+from cutaway.inspection.outcome import written_token
 from cutaway.inspection.pages.feed_forward import memory_page
-from cutaway.inspection.runs.forced import written_token
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.selection import at_least_one, layer_number, piece_of, place, token_id
-from cutaway.inspection.runs.stacks import stack_named
+from cutaway.inspection.runs import Run, piece_of, position_in, stack_named, token_id
+from cutaway.inspection.wiring import at_least_one, one_of
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
@@ -106,8 +105,8 @@ def memory(
     at_least_one(top=top, words=words)
     chosen_side = stack_named(run, side)
     wordless = _wordless(run, chosen_side.name)
-    where = place(chosen_side.tokens, position)
-    number = layer_number(len(chosen_side.stack.layers), layer, f"the {chosen_side.name}")
+    where = position_in(chosen_side.tokens, position)
+    number = one_of(say("layer"), layer, len(chosen_side.stack.layers))
     chosen = None if token is None else token_id(run, token)
     if wordless is not None and chosen is not None:
         raise CutawayError(

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
-from cutaway.inspection.runs.run import Run
-from cutaway.inspection.runs.stacks import ReadingStack
+from cutaway.inspection.runs import ReadingStack, Run
 from cutaway.nn.mlp import MLP
 from cutaway.nn.moe import MoE
 

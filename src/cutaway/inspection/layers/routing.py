@@ -10,8 +10,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.pages.routing import layer_routing_page, routing_page
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.stacks import ReadingStack, stacks
+from cutaway.inspection.runs import ReadingStack, Run, Tokens, stacks
 from cutaway.nn.moe import MoE
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from cutaway.checkpoint.parameters import aliases
 from cutaway.errors import CutawayError
 from cutaway.inspection.matrices.matrix import Matrix, parameter_matrix, w_ov, w_qk
+from cutaway.inspection.outcome import divergence
 from cutaway.inspection.pages.low_rank import low_rank_page, low_ranks_page
-from cutaway.inspection.runs.divergence import divergence
-from cutaway.inspection.runs.run import Run, Tokens
-from cutaway.inspection.runs.selection import piece_of
-from cutaway.inspection.runs.stacks import output_head, stack_named
+from cutaway.inspection.runs import Run, Tokens, piece_of, stack_named
+from cutaway.inspection.wiring import output_head
 from cutaway.models.build import Model
 from cutaway.page.blocks import Page
 from cutaway.page.drawn import Drawn
@@ -91,7 +90,7 @@ def low_rank(run: Run, matrix: Matrix, ranks: Sequence[int]) -> LowRanks:
     Raises CutawayError for a model without output head, no rank at all, a rank below 0 or beyond the number of singular
     values, or a matrix of another model.
     """
-    output_head(run)
+    output_head(run.model)
     _check_own(run.model, matrix)
     u, sigma, v = matrix.svd()
     if not ranks:

@@ -13,8 +13,7 @@ from cutaway.checkpoint.parameters import aliases
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.pages.matrices import matrix_page
-from cutaway.inspection.runs.selection import layer_number
-from cutaway.inspection.runs.sides import Side, attention_of, attention_path, block_of, stack_name, stack_of
+from cutaway.inspection.wiring import Side, stack_name, stack_of
 from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
 from cutaway.page.blocks import Page

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutaway.inspection.pages.words import (
-    ATTENTIONS,
-    HEAD,
-    LAYER,
-    NATS,
-    PROBABILITY,
-    SIDES,
-    TOKEN,
-    left,
-    right,
-)
+from cutaway.inspection.terms import ATTENTIONS, HEAD, LAYER, NATS, PROBABILITY, SIDES, TOKEN, left, right
 from cutaway.page.blocks import (
     Atlas,
     Bar,
@@ -36,7 +26,7 @@ from cutaway.page.blocks import (
 )
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, say, say_in
 
 if TYPE_CHECKING:
     from cutaway.inspection.changes.comparison import Comparison, Departure, VectorChange
@@ -203,7 +193,7 @@ def _fates(found: "Comparison", changes: Sequence[Mapping[str, object]]) -> list
         left(TOKEN),
         right(say("without")),
         right(say("with")),
-        right(say("change")),
+        right(say_in("of a number", "change")),
         right("KL"),
     )
     total = nats(sum(differences))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cutaway.inspection.pages.words import left
+from cutaway.inspection.terms import left
 from cutaway.page.blocks import Block, Code, Heading, Matrix, Page, Prose, Remark, Table, page
 from cutaway.page.numbers import number
 from cutaway.words import Phrase, Text, say

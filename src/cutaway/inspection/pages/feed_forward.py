@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutaway.inspection.pages.words import SIDES, TOKEN, WEIGHT, left, right
+from cutaway.inspection.terms import SIDES, TOKEN, WEIGHT, left, right
 from cutaway.page.blocks import Atlas, Block, Column, Heading, Line, Matrix, Page, Remark, Shaded, Table, page
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutaway.inspection.pages.words import TOKEN, left, right
+from cutaway.inspection.terms import TOKEN, left, right
 from cutaway.page.blocks import Matrix, Page, Prose, Remark, Table, page
 from cutaway.page.numbers import number
 from cutaway.words import say

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutaway.inspection.pages.words import LAYER, left, right
+from cutaway.inspection.terms import LAYER, left, right
 from cutaway.page.blocks import Bars, Block, Heading, Matrix, Page, Prose, Remark, Table, page
 from cutaway.page.numbers import number
 from cutaway.words import Text, say

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from cutaway.inspection.pages.changes import POOLINGS, effect_atlas, ranking
 from cutaway.inspection.pages.explanation import line_map
-from cutaway.inspection.pages.words import PROBABILITY, SOURCE
+from cutaway.inspection.terms import PROBABILITY, SOURCE
 from cutaway.page.blocks import Block, Code, Heading, Line, Page, Prose, Remark, Tinted, page
 from cutaway.page.numbers import number, share
 from cutaway.words import Phrase, Text, say
 
 if TYPE_CHECKING:
-    from cutaway.inspection.runs.overview import Expected, Overview, Vector
+    from cutaway.inspection.questions.overview import Expected, Overview, Vector
 
 TOKENS = say("tokens")
 SHOWN = 4  # numbers of a vector
@@ -61,7 +61,7 @@ def _tokens(found: "Overview") -> list[Block]:
         Line(TOKENS, [read.pieces[0], *_tinted(read.pieces[1:], given)], tint=PROBABILITY),
         *whole,
         *(
-            Line(say("next"), [_word(word.piece, word.value) for word in expected.words])
+            Line(say("next token"), [_word(word.piece, word.value) for word in expected.words])
             for expected in found.expected
         ),
     ]
@@ -122,4 +122,4 @@ def _heads(found: "Overview") -> list[Block]:
 
 def _numbers(vector: "Vector") -> list[Block]:
     name = say("The vector, number by number")
-    return [Heading(name), line_map(vector.values.double().numpy(), "v", say("component"))]
+    return [Heading(name), line_map(vector.values.double().numpy(), "v", say("coordinate"))]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutaway.inspection.pages.words import LAYER, SIDES, TOKEN, left, right
+from cutaway.inspection.terms import LAYER, SIDES, TOKEN, left, right
 from cutaway.page.blocks import Bar, Block, Heading, Matrix, Page, Prose, Remark, Table, page
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate

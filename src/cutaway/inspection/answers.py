@@ -1,0 +1,275 @@
+"""A question asked of a model and a text as commands and servers ask: options in, result and page out."""
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from torch import Tensor
+
+from cutaway import __version__
+from cutaway.checkpoint.folder import Loaded, load, open_contents, read_config
+from cutaway.errors import CutawayError
+from cutaway.glossary import GLOSSARY
+from cutaway.inspection.changes.reading import write_change
+from cutaway.inspection.changes.schema import KINDS
+from cutaway.inspection.options import Progress, checked
+from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_question, names
+from cutaway.inspection.runs import Run, run
+from cutaway.page.blocks import Caption, Code, Page
+from cutaway.page.drawn import Drawn
+from cutaway.words import Phrase, Text, say
+from cutaway.zoo import bundled, find
+
+_OF_RUN = {each.name for each in RUN_OPTIONS}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question's result, with what it was asked of, in words that ask it again."""
+
+    question: Question
+    model: str  # a bundled model's name, or a path
+    text: str | None
+    options: Mapping[str, object]  # those that were given, as they were given
+    output: str | None  # what the run's model wrote
+    result: Drawn
+
+    def page(self) -> Page:
+        """The result's page, captioned."""
+        page = self.result.page()
+        if isinstance(self.result, Suggesting):
+            page = page.then(self._next(self.result))
+        return page.explained(_terms_in(page)).captioned(
+            Caption(
+                model=self.model,
+                text=self.text,
+                output=self.output,
+                command=self.command(),
+                python=self.python(),
+                date=datetime.now().astimezone().date().isoformat(),
+            )
+        )
+
+    def _next(self, result: Suggesting) -> Page:
+        of_run = {name: value for name, value in self.options.items() if name in _OF_RUN}
+        steps = [
+            Code(
+                each.about,
+                command_for(find_question(each.question), self.model, self.text, {**each.options, **of_run}),
+            )
+            for each in result.suggestions()
+        ]
+        return Page(
+            say("What to look at next"), (*steps, Code(say("all questions"), "cutaway inspect --help"))
+        )
+
+    def command(self) -> str:
+        """The command that gives this answer."""
+        return command_for(self.question, self.model, self.text, self.options)
+
+    def python(self) -> str:
+        """Lines of Python that give this answer's result."""
+        return python_for(self.question, self.model, self.text, self.options)
+
+    def json(self) -> dict[str, object]:
+        """The result as plain values, with what it is about."""
+        return {
+            "question": self.question.name,
+            "model": self.model,
+            "text": self.text,
+            "options": plain(self.options),
+            "result": plain(self.result),
+        }
+
+    def about(self) -> dict[str, str]:
+        """What a file of the result came from: enough to ask again."""
+        found = {
+            "question": self.question.name, "model": self.model, "text": self.text, "command": self.command(),
+        }  # fmt: skip
+        return {**{name: value for name, value in found.items() if value is not None}, "cutaway": __version__}
+
+
+class Session:
+    """One model that questions are asked of; its weights are read when a question first needs them, and once."""
+
+    def __init__(self, model: str):
+        self.path = find(model)
+        self.model = self.path.name if self.path in bundled() else str(model)
+        self._contents = open_contents(self.path)
+        self.config, _ = read_config(self._contents)
+        self._loaded: Loaded | None = None
+
+    @property
+    def loaded(self) -> Loaded:
+        if self._loaded is None:
+            self._loaded = load(self.path)
+        return self._loaded
+
+    def ask(
+        self,
+        question: Question,
+        text: str | None = None,
+        given: Mapping[str, object] | None = None,
+        progress: Progress | None = None,
+    ) -> Answer:
+        """Ask with options as JSON has them, those of the run among them.
+
+        Raises CutawayError for what does not go together before any weights are read.
+        """
+        given = dict(given or {})
+        question.check(self.config, self.model)
+        of_run = _OF_RUN if question.subject == "text" else set()
+        run_options = checked(question.name, RUN_OPTIONS, {k: v for k, v in given.items() if k in of_run})
+        options = question.options({key: value for key, value in given.items() if key not in of_run})
+        if question.subject == "text" and text is None:
+            raise CutawayError("{question} needs a text to look into", question=question.name)
+        if question.subject != "text" and text is not None:
+            raise CutawayError(
+                "{question} is asked of the model alone: leave the text out", question=question.name
+            )
+        subject: object = self._contents if question.subject == "files" else self.loaded
+        output = None
+        if question.subject == "text" and text is not None:
+            subject = asked = self._run(text, run_options)
+            output = _written(asked)
+        for parameter in question.parameters:
+            other = options.get(parameter.name)
+            if parameter.is_text and isinstance(other, str):
+                options[parameter.name] = self._run(other, {**run_options, "target": None})
+        return Answer(question, self.model, text, given, output, question(subject, options, progress))
+
+    def _run(self, text: str, options: Mapping[str, Any]) -> Run:
+        return run(self.loaded, text, **options)
+
+
+def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:
+    """The terms of the glossary that a page's own words use, each with its sentence."""
+    words = " ".join(_phrases((page.title, page.blocks)))
+    for entry in GLOSSARY.values():
+        if re.search(rf"\b{re.escape(str(entry.term))}s?\b", words, re.IGNORECASE):
+            yield entry.term, entry.about
+
+
+def _phrases(value: object) -> Iterator[str]:
+    """The English of every phrase in blocks of a page."""
+    if isinstance(value, Phrase):
+        yield str(value)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _phrases(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _phrases(getattr(value, field.name))
+
+
+def _written(asked: Run) -> str | None:
+    """The translation of a run."""
+    if asked.source is None or asked.target is None:
+        return None
+    return asked.loaded.require_tokenizer().decode(asked.outcome.ids)
+
+
+# The same asked again.
+
+
+def command_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
+    """The command that asks this."""
+    words = ["cutaway", "inspect"]
+    words += [] if question.name == "overview" and text not in names() else [question.name]
+    positional = [each.name for each in question.parameters if each.option.positional]
+    words += [] if text is None else [_quoted(text)]
+    words += [_quoted(_spelled(options[name])) for name in positional if name in options]
+    words += ["-m", _quoted(model)]
+    for name, value in options.items():
+        if name not in positional:
+            flag = f"--{name.replace('_', '-')}"
+            words += [f"{flag} {_quoted(each)}" for each in _each(value)] if value is not True else [flag]
+    return " ".join(words)
+
+
+def python_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
+    """Lines of Python that ask this."""
+    others = {each.name for each in question.parameters if each.is_text}
+    of_run = _OF_RUN if question.subject == "text" else set()
+    opened = f"load(find({model!r}))" if question.subject != "files" else f"open_contents(find({model!r}))"
+    imports = ["from cutaway import find, load"]
+    if question.subject == "files":
+        imports = ["from cutaway import find", "from cutaway.checkpoint.folder import open_contents"]
+    names = [question.name] + (["run"] if question.subject == "text" or others & set(options) else [])
+    lines = [*imports, f"from cutaway.inspection import {', '.join(sorted(names))}", "", f"loaded = {opened}"]
+    subject = "loaded"
+    if question.subject == "text":
+        given = [f"{name}={value!r}" for name, value in options.items() if name in of_run]
+        subject = f"run({', '.join(['loaded', repr(text), *given])})"
+    arguments = [
+        f"{name}=run(loaded, {value!r})" if name in others else f"{name}={value!r}"
+        for name, value in options.items()
+        if name not in of_run
+    ]
+    return "\n".join([*lines, f"result = {question.name}({', '.join([subject, *arguments])})"])
+
+
+def _each(value: object) -> Iterator[str]:
+    """The values of an option that may be given several times."""
+    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        yield from (json.dumps(each, ensure_ascii=False) for each in value)
+    else:
+        yield _spelled(value)
+
+
+def _spelled(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _quoted(text: str) -> str:
+    """A text as an argument: in double quotes, which most texts can be read in, unless a shell sees more in them."""
+    if text and all(each.isascii() and (each.isalnum() or each in "-_./,") for each in text):
+        return text
+    return quote(text) if any(mark in text for mark in '"$`\\!') else f'"{text}"'
+
+
+# A result as plain values.
+
+
+def plain(value: object) -> Any:
+    """Dataclasses as objects, tensors as rows, tuples as lists, sets in order; numbers that are not finite as null; a
+    phrase in English and Chinese. A model that a result refers to, and what begins with `_`, is left out."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case Phrase():
+            return {"en": value.said("en"), "zh": value.said("zh")}
+        case float():
+            return value if math.isfinite(value) else None
+        case Tensor():
+            return plain(value.tolist())
+        case slice():
+            return f"{'' if value.start is None else value.start}:{'' if value.stop is None else value.stop}"
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(key): plain(each) for key, each in value.items()}
+        case frozenset():
+            return plain(sorted(value))
+        case list() | tuple():
+            return [plain(each) for each in value]
+    return {name: plain(each) for name, each in fields_of(value)}
+
+
+def fields_of(value: object) -> Iterator[tuple[str, object]]:
+    """The fields of a dataclass that are data."""
+    assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is no plain value"
+    if isinstance(value, KINDS):  # a change, as it is written in a list of changes
+        yield from write_change(value).items()
+        return
+    for field in dataclasses.fields(value):
+        each = getattr(value, field.name)
+        if not field.name.startswith("_") and not isinstance(each, Loaded):
+            yield field.name, each

@@ -1,0 +1,165 @@
+"""What a function's parameters mean to a reader: types, defaults, bounds and help, read off its signature.
+
+def lens(run: Run, *, top: Annotated[int, Option(say("Readings of a layer."), at_least=1)] = 5) -> Lens: ...
+"""
+
+import dataclasses
+import inspect
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from cutaway.config import parse
+from cutaway.errors import CutawayError, brief
+from cutaway.words import Phrase, Text, say
+
+# What is being done, how much of it is done, how much there is.
+Progress = Callable[[Text, int, int], None]
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a parameter means, its bounds, and whether a command takes it without its name."""
+
+    about: Phrase
+    at_least: float | None = None
+    at_most: float | None = None
+    positional: bool = False
+
+
+@dataclass(frozen=True)
+class OtherText(Option):
+    """A parameter of type `Run`: another text, which whoever asks makes a run of, with the same model."""
+
+
+@dataclass(frozen=True)
+class Repeated(Option):
+    """A list of JSON objects: a command takes one, or a list of them, by each `--<each>`."""
+
+    each: str = ""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One option: its name and type, its default (`inspect.Parameter.empty` where it must be given)."""
+
+    name: str
+    hint: Any
+    default: object
+    option: Option
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def is_text(self) -> bool:
+        return isinstance(self.option, OtherText)
+
+    @property
+    def kind(self) -> Any:
+        """The type without `None`; `str` for another text."""
+        return str if self.is_text else without_none(self.hint)
+
+    def read(self, text: str) -> object:
+        """A value as a command line spells it: JSON objects, numbers with commas between them, a token's id as `#123`.
+        CutawayError for what it cannot be."""
+        if isinstance(self.option, Repeated):
+            return _objects(self.option.each, text)
+        if get_origin(self.kind) is tuple and get_args(self.kind)[0] is not int:
+            return tuple(read_token(part) for part in text.split(","))
+        if get_origin(self.kind) is tuple:
+            try:
+                return tuple(int(number) for number in text.split(","))
+            except ValueError:
+                raise CutawayError(
+                    "{name} is {text!r}, expected whole numbers with commas between them, such as 0,3,-1",
+                    name=self.name,
+                    text=text,
+                ) from None
+        return read_token(text) if set(get_args(self.kind)) == {int, str} else text
+
+    def check(self, value: object) -> None:
+        """CutawayError for a number beyond the bounds."""
+        low, high = self.option.at_least, self.option.at_most
+        for number in value if isinstance(value, tuple) else (value,):
+            if not isinstance(number, int | float) or isinstance(number, bool):
+                continue
+            if (low is not None and number < low) or (high is not None and number > high):
+                expected = say("{low:g} to {high:g}", low=low, high=high)
+                if high is None:
+                    expected = say("at least {low:g}", low=low)
+                elif low is None:
+                    expected = say("at most {high:g}", high=high)
+                raise CutawayError(
+                    "{name} is {number}, expected {expected}",
+                    name=self.name,
+                    number=number,
+                    expected=expected,
+                )
+
+
+def read_signature(function: Callable[..., object]) -> tuple[Any, tuple[Parameter, ...], str | None]:
+    """The type of a function's first parameter, its options, and the name of its parameter of type `Progress`."""
+    hints = get_type_hints(function, include_extras=True)
+    (first, *others) = inspect.signature(function).parameters.values()
+    parameters: list[Parameter] = []
+    progress = None
+    for given in others:
+        hint = hints[given.name]
+        if without_none(hint) == Progress:
+            progress = given.name
+            continue
+        marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Option)]
+        if not marks:
+            raise TypeError(
+                f"{function.__name__}({given.name}) says nothing about itself: Annotated[type, Option(…)]"
+            )
+        parameters.append(Parameter(given.name, get_args(hint)[0], given.default, marks[0]))
+    return hints[first.name], tuple(parameters), progress
+
+
+def checked(name: str, parameters: Sequence[Parameter], given: Mapping[str, object]) -> dict[str, object]:
+    """Options as JSON or a command line have them, checked and of their types; other texts stay texts.
+
+    Raises CutawayError that names an unknown option with the nearest one, one that is missing, or a wrong value.
+    """
+    fields: list[tuple[str, Any, Any]] = []
+    for parameter in sorted(parameters, key=lambda each: not each.required):
+        hint = str | None if parameter.is_text else parameter.hint
+        default = dataclasses.field() if parameter.required else dataclasses.field(default=parameter.default)
+        fields.append((parameter.name, hint, default))
+    read = parse(dataclasses.make_dataclass(name, fields), given, name)
+    for parameter in parameters:
+        if parameter.name in given:
+            parameter.check(getattr(read, parameter.name))
+    return {key: getattr(read, key) for key in given}
+
+
+def _objects(name: str, text: str) -> list[object]:
+    """One JSON object, or the objects of a list."""
+    try:
+        read = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise CutawayError(
+            "{name} {text} is no JSON: {error}", name=name, text=brief(text), error=str(error)
+        ) from error
+    return read if isinstance(read, list) else [read]
+
+
+def read_token(text: str) -> int | str:
+    """A token as a command line spells it: `#123` is an id, anything else a piece or a text."""
+    return int(text[1:]) if text[:1] == "#" and text[1:].isdecimal() else text
+
+
+def without_none(hint: Any) -> Any:
+    """A type hint without `None` and without what is annotated."""
+    if get_origin(hint) is Annotated:
+        return without_none(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return reduce(or_, (kind for kind in get_args(hint) if kind is not type(None)))
+    return hint

@@ -1,0 +1,1 @@
+"""The questions, one a file: its declaration, its numbers, its page."""

@@ -1,0 +1,237 @@
+"""What each layer would say, were it the last: the logit lens (nostalgebraist 2020)."""
+
+# Shapes: N rows (states that are read), T tokens, K best ones, P pinned tokens, V vocabulary.
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from cutaway.inspection.options import Option
+from cutaway.inspection.outcome import forced_tokens
+from cutaway.inspection.question import WORDS, question
+from cutaway.inspection.runs import Run, Tokens, piece_of, position_in, stack_named, token_id
+from cutaway.inspection.terms import PROBABILITY, SIDES, left, right
+from cutaway.inspection.wiring import at_least_one, chosen, output_head
+from cutaway.page.blocks import Heading, Matrix, Page, Remark, Table, Tinted, page
+from cutaway.page.drawn import Drawn
+from cutaway.page.numbers import share
+from cutaway.text.display import truncate
+from cutaway.words import Phrase, say
+
+PIECE = 8  # columns that a piece may take
+
+
+@dataclass(frozen=True, repr=False)
+class Lens(Drawn):
+    """log softmax(head(norm(x))) of the residual stream x after each number of blocks, at each token
+    (nostalgebraist 2020, "interpreting GPT: the logit lens").
+
+    `norm` and `head` are the model's own: the stack's final norm, where it has one, and the output head with all that
+    belongs to it. A row of `layers` tells after how many blocks x was read: 0 is the embedding, the last row are the
+    logits of the model itself, to the bit. With norms before the sublayers (pre-norm, sandwich) a row is exactly what
+    the model would say if every later block wrote nothing; no layer was trained to be read so, and its words are a
+    reading, not a thought. `approximate` tells why where it is not even that. Log-probabilities are natural ones.
+    """
+
+    side: str  # the stack that is read: "decoder", or "encoder" of an encoder-only model
+    tokens: Tokens  # what that stack reads, T of them
+    outcome: Tokens  # what stands, or is written, at each position; in a gap what the model puts there
+    layers: tuple[int, ...]  # blocks passed, one number a row
+    ids: Tensor  # (N, T, K) int64, best first
+    log_probs: Tensor  # (N, T, K) fp32
+    pieces: tuple[tuple[tuple[str, ...], ...], ...]  # of `ids`, as a reader sees them
+    outcome_log_probs: Tensor  # (N, T) fp32
+    outcome_ranks: Tensor  # (N, T) int64; 1: no token has a higher logit
+    pinned: Tokens  # P tokens that were asked for
+    pinned_log_probs: Tensor  # (N, T, P) fp32
+    pinned_ranks: Tensor  # (N, T, P) int64
+    approximate: Phrase | None  # the reason, in a sentence; None: exact as defined above
+    at: int | None  # the position that is asked about; None: all of them
+
+    def page(self) -> Page:
+        return _whole_text(self) if self.at is None else _one_token(self, self.at)
+
+
+@question(say("What each layer would say, were it the last."), "layers", WORDS)
+def lens(
+    run: Run,
+    *,
+    at: Annotated[int | None, Option(say("One position in the text, from 0; -1 is the last."))] = None,
+    top: Annotated[int, Option(say("Tokens that are kept of each reading."), at_least=1)] = 5,
+    layers: Annotated[
+        tuple[int, ...] | None,
+        Option(say("Numbers of blocks passed, from 0, the embedding; -1: all blocks.")),
+    ] = None,
+    pinned: Annotated[tuple[int | str, ...], Option(say("Tokens whose rank is wanted whatever it is."))] = (),
+) -> Lens:
+    """Read the residual stream of the output stack through the model's own head.
+
+    `pinned` are ids, pieces, or texts of one token. Logits of one row at a time are held, N·T·K numbers are kept.
+    Raises CutawayError for a model without output head, a number out of range, or a token that is not one.
+    """
+    side, head = stack_named(run, None), output_head(run.model)
+    at_least_one(top=top)
+    position = None if at is None else position_in(side.tokens, at)
+    wanted = [token_id(run, token) for token in pinned]
+    rows = chosen(say("number of blocks passed"), layers, len(side.stack.layers) + 1)
+    names = {row: _tap(side.name, row) for row in rows}
+    final, trace = run.forward(list(dict.fromkeys(names.values())))
+    forced = forced_tokens(run, final)
+    targets = torch.tensor(forced.ids)
+    ids, log_probs, outcomes, outcome_ranks, pins, pin_ranks = [], [], [], [], [], []
+    for row in rows:
+        with torch.no_grad():
+            logits = head(side.stack.norm(trace[names[row]]))[0].float()  # (T, V)
+        scores = logits.log_softmax(dim=-1)
+        best = scores.topk(min(top, scores.shape[-1]), dim=-1)
+        ids.append(best.indices.cpu())
+        log_probs.append(best.values.cpu())
+        truth = targets.to(logits.device)[:, None]
+        outcomes.append(scores.gather(1, truth)[:, 0].cpu())
+        outcome_ranks.append(_ranks(logits, truth)[:, 0].cpu())
+        pin = torch.tensor(wanted, dtype=torch.long, device=logits.device).expand(len(logits), -1)
+        pins.append(scores.gather(1, pin).cpu())
+        pin_ranks.append(_ranks(logits, pin).cpu())
+    found = torch.stack(ids)
+    spelled = {id: piece_of(run, id) for id in found.unique().tolist()}
+    return Lens(
+        side=side.name,
+        tokens=side.tokens,
+        outcome=Tokens(forced.ids, [piece_of(run, id) for id in forced.ids]),
+        layers=rows,
+        ids=found,
+        log_probs=torch.stack(log_probs),
+        pieces=tuple(tuple(tuple(spelled[id] for id in cell) for cell in row) for row in found.tolist()),
+        outcome_log_probs=torch.stack(outcomes),
+        outcome_ranks=torch.stack(outcome_ranks),
+        pinned=Tokens(wanted, [piece_of(run, id) for id in wanted]),
+        pinned_log_probs=torch.stack(pins),
+        pinned_ranks=torch.stack(pin_ranks),
+        approximate=_reason(run),
+        at=position,
+    )
+
+
+def _tap(side: str, passed: int) -> str:
+    """The tap of the residual stream after so many blocks."""
+    return f"{side}.layers.0.resid_pre" if passed == 0 else f"{side}.layers.{passed - 1}.resid_post"
+
+
+def _ranks(logits: Tensor, ids: Tensor) -> Tensor:
+    """logits (T, V), ids (T, P) -> (T, P): one more than the number of higher logits."""
+    ranks = torch.ones_like(ids)
+    for p in range(ids.shape[1]):
+        ranks[:, p] += (logits > logits.gather(1, ids[:, p : p + 1])).sum(dim=1)
+    return ranks
+
+
+def _reason(run: Run) -> Phrase | None:
+    config = run.model.config
+    if config.norm_order != "post":
+        return None
+    final = say("there is no final norm")
+    if config.has_final_norm:
+        final = say("a final norm follows the last block only")
+    return say(
+        "post-norm: each block has normalised its own result already and {final}, so an "
+        "earlier row is read without the norms of the blocks left out, which would change it "
+        "even if those blocks wrote nothing",
+        final=final,
+    )
+
+
+# Its page.
+
+READ = Remark(
+    say(
+        "Read by the model's own last norm and output matrix; no layer but the last was "
+        "trained to be read so: a reading, not a thought. The reading after the last layer is "
+        "what the model says."
+    )
+)
+
+
+def _whole_text(found: Lens) -> Page:
+    """Tokens down, layers across, each with its best reading in the colour of its probability."""
+    which, outcome = SIDES[found.side], _outcome(found)
+    rows = []
+    for t, piece in enumerate(found.tokens.pieces):
+        cells = [_cell(found, n, t) for n in range(len(found.layers))]
+        rows.append((truncate(piece, PIECE), *cells, truncate(found.outcome.pieces[t], PIECE)))
+    titles = [layer_name(layer) for layer in found.layers]
+    columns = [left(say("reads")), *map(left, titles), left(outcome)]
+    probabilities = found.outcome_log_probs.exp().T.double().numpy()
+    return page(
+        say("What each layer of the {which} would say, were it the last", which=which),
+        [
+            Table(columns, rows, tint=PROBABILITY, keep=1),
+            READ,
+            _approximate(found),
+            Remark(say("All readings at one token: give its position, from 0, as `at`.")),
+            Heading(say("How probable each layer would make what stands there in the end")),
+            Matrix(
+                probabilities,
+                found.outcome.pieces,
+                [layer_name(layer) for layer in found.layers],
+                outcome,
+                say("read after"),
+                PROBABILITY,
+                drawn=True,
+            ),
+        ],
+    )
+
+
+def _one_token(found: Lens, t: int) -> Page:
+    """One token: the best readings of each layer, and the place of what really stands there."""
+    piece, outcome = found.tokens.pieces[t], truncate(found.outcome.pieces[t], PIECE + 4)
+    shown = found.ids.shape[2]
+    rows = []
+    for n, layer in enumerate(found.layers):
+        log_probs = found.log_probs[n, t, :shown].exp().tolist()
+        best = [
+            Tinted(f"{truncate(each, PIECE + 4)} {share(p)}", p)
+            for each, p in zip(found.pieces[n][t], log_probs, strict=False)
+        ]
+        probability = float(found.outcome_log_probs[n, t].exp())
+        rank = f"{int(found.outcome_ranks[n, t]):,}"
+        rows.append((layer_name(layer), rank, Tinted(share(probability), probability), *best))
+    columns = [
+        left(say("after")),
+        right(say("rank of {outcome}", outcome=outcome)),
+        right(say("prob.")),
+        left(say("most probable")),
+        *(left(f"{place}.") for place in range(2, shown + 1)),
+    ]
+    return page(
+        say("Token {t}, '{piece}': what each layer would say, were it the last", t=t, piece=piece),
+        [Table(columns, rows, tint=PROBABILITY, keep=1), READ, _approximate(found)],
+    )
+
+
+def layer_name(passed: int) -> Phrase:
+    """What was read after so many blocks."""
+    if passed == 0:
+        return say("embedding")
+    return say("layer {passed}", passed=passed - 1)
+
+
+def _cell(found: Lens, n: int, t: int) -> Tinted:
+    """The best reading, all of them in its hint."""
+    probabilities = found.log_probs[n, t].exp().tolist()
+    hint = "  ".join(
+        f"{piece} {share(p)}" for piece, p in zip(found.pieces[n][t], probabilities, strict=True)
+    )
+    return Tinted(truncate(found.pieces[n][t][0], PIECE), probabilities[0], hint=hint)
+
+
+def _outcome(found: Lens) -> Phrase:
+    return say("stands") if found.side == "encoder" else say("writes")
+
+
+def _approximate(found: Lens) -> Remark | None:
+    if found.approximate is None:
+        return None
+    return Remark(say("Approximate: {approximate}.", approximate=found.approximate))

@@ -1,0 +1,147 @@
+"""A result as arrays, and those in a file: safetensors, npz or csv."""
+
+import csv
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.answers import fields_of
+from cutaway.words import Phrase, said
+
+Texts = str | Sequence[object]  # one text, or lists of texts as rectangular as a tensor
+ENDINGS = (".safetensors", ".npz", ".csv")
+
+
+def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
+    """CutawayError for a file whose name does not say how to write it, or that has no folder."""
+    if path.suffix.lower() not in endings:
+        given = repr(path.suffix) if path.suffix else "nothing"
+        expected = ", ".join(endings)
+        raise CutawayError(
+            "--{option} {path}: ends in {given}{hint}, expected {expected}",
+            option=option,
+            path=path,
+            given=given,
+            hint=nearest(path.suffix, endings),
+            expected=expected,
+        )
+    if not path.parent.is_dir():
+        raise CutawayError(
+            "--{option} {path}: there is no folder {parent}", option=option, path=path, parent=path.parent
+        )
+
+
+def arrays(value: object, name: str = "") -> Iterator[tuple[str, Tensor | Texts]]:
+    """Every tensor, number, text and list of such in a result, by its path (`effects.enc`); what several records of
+    one kind have in common becomes one array (`items.value`) where its shape allows."""
+    match value:
+        case Tensor():
+            yield name, value.detach().cpu()
+        case bool() | int() | float():
+            yield name, torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else torch.int64)
+        case str():
+            yield name, str(value)
+        case Phrase():
+            yield name, said(value)
+        case Mapping():
+            for key, each in value.items():
+                yield from arrays(each, _under(name, str(key)))
+        case frozenset():
+            yield from arrays(sorted(value), name)
+        case list() | tuple():
+            if value and all(isinstance(each, int | float) for each in value):
+                whole = all(isinstance(each, int) for each in value)
+                yield name, torch.tensor(value, dtype=torch.int64 if whole else torch.float64)
+            else:
+                yield from _records([dict(arrays(each)) for each in value], name)
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            for field, each in fields_of(value):
+                yield from arrays(each, _under(name, field))
+
+
+def _records(found: list[dict[str, Tensor | Texts]], name: str) -> Iterator[tuple[str, Tensor | Texts]]:
+    for key in dict.fromkeys(key for record in found for key in record):
+        each = [record.get(key) for record in found]
+        tensors = [one for one in each if isinstance(one, Tensor)]
+        texts: list[object] = [one for one in each if isinstance(one, str | list)]
+        if len(tensors) == len(each) and len({(one.shape, one.dtype) for one in tensors}) == 1:
+            yield _under(name, key), torch.stack(tensors)
+        elif len(texts) == len(each) and len({_shape(one) for one in texts}) == 1:
+            yield _under(name, key), texts
+        else:
+            for place, one in enumerate(each):
+                if one is not None:
+                    yield _under(_under(name, str(place)), key), one
+
+
+def _shape(texts: object) -> tuple[int, ...]:
+    """Of nested lists of texts, all of one length at each depth."""
+    return (len(texts), *_shape(texts[0])) if isinstance(texts, list) else ()
+
+
+def _under(name: str, part: str) -> str:
+    return f"{name}.{part}" if name and part else name or part
+
+
+def save(path: Path, about: Mapping[str, str], result: object) -> list[str]:
+    """Write the arrays of a result, with what they are about, and return the arrays' names. Never as pickle.
+
+    safetensors: tensors; what they are about, and lists of texts as JSON, in the metadata. npz: arrays, texts too, and
+    `about.model` and so on. csv: one line a number or text: the array's name, its place in each dimension, and the
+    value; the lines `about.…` come first.
+    """
+    found = dict(arrays(result))
+    origin: dict[str, Tensor | Texts] = {f"about.{name}": value for name, value in about.items()}
+    match path.suffix.lower():
+        case ".safetensors":
+            _safetensors(path, found, dict(about))
+        case ".npz":
+            _npz(path, origin | found)
+        case _:
+            _csv(path, origin | found)
+    return list(found)
+
+
+def _safetensors(path: Path, found: Mapping[str, Tensor | Texts], about: dict[str, str]) -> None:
+    tensors = {name: value.contiguous().clone() for name, value in found.items() if isinstance(value, Tensor)}
+    texts = {name: value for name, value in found.items() if not isinstance(value, Tensor)}
+    path.write_bytes(to_bytes(tensors, about | {"texts": json.dumps(texts, ensure_ascii=False)}))
+
+
+def _npz(path: Path, found: Mapping[str, Tensor | Texts]) -> None:
+    ready: dict[str, np.ndarray] = {}
+    for name, value in found.items():
+        if isinstance(value, Tensor):
+            ready[name] = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+        else:
+            ready[name] = np.array(value)
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **ready)
+
+
+def _csv(path: Path, found: Mapping[str, Tensor | Texts]) -> None:
+    deepest = max(
+        (value.ndim if isinstance(value, Tensor) else len(_shape(value)) for value in found.values()),
+        default=0,
+    )
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["array", *(f"index{n}" for n in range(deepest)), "value"])
+        for name, value in found.items():
+            for index, one in _entries(value.tolist() if isinstance(value, Tensor) else value):
+                writer.writerow([name, *index, *[""] * (deepest - len(index)), one])
+
+
+def _entries(value: object, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], object]]:
+    if isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _entries(each, (*index, place))
+    else:
+        yield index, value
