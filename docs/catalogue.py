@@ -5,19 +5,19 @@ src/cutaway/locale/zh/LC_MESSAGES/cutaway.po, new ones with an empty Chinese; wh
 """
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
-
 from hatch_build import compile_catalogues
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "cutaway"
 CHINESE = SOURCE / "locale" / "zh" / "LC_MESSAGES" / "cutaway.po"
 KEYWORDS = {"say": None, "told": None, "CutawayError": None, "say_in": ((1, "c"), 2)}
-HEADER = "# The Chinese of cutaway. The English is in the code, and is the key; `make words` keeps this file up to date."
+HEADER = "# The Chinese of cutaway. English is the key, and is in the code; `make words` keeps this file up to date."
 
 
 def phrases() -> Iterator[tuple[str, str, str]]:
@@ -42,17 +42,20 @@ def updated(old: Catalog) -> Catalog:
     for file, context, template in phrases():
         there = old.get(template, context or None)
         chinese = there.string if there is not None else ""
-        new.add(template, chinese, locations=[(file, None)], context=context or None)
+        new.add(template, chinese, locations=[(file, 0)], context=context or None)
     return new
 
 
-def write(catalogue: Catalog) -> None:
-    """Without dates and line numbers, so that a change of the file is a change of its words."""
-    with CHINESE.open("wb") as file:
-        write_po(file, catalogue, width=0, omit_header=True, include_lineno=False)
-    text = CHINESE.read_text(encoding="utf-8")
+def written(catalogue: Catalog) -> str:
+    """The text of its file: without dates and line numbers, so that a change of the file is a change of its words."""
+    file = BytesIO()
+    write_po(file, catalogue, width=0, omit_header=True, include_lineno=False)
     head = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8\\n"\n'
-    CHINESE.write_text(f"{HEADER}\n{head}\n{text.strip()}\n", encoding="utf-8")
+    return f"{HEADER}\n{head}\n{file.getvalue().decode().strip()}\n"
+
+
+def write(catalogue: Catalog) -> None:
+    CHINESE.write_text(written(catalogue), encoding="utf-8")
 
 
 if __name__ == "__main__":

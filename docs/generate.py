@@ -6,24 +6,26 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from tests.parity.reference import CASES, parity
 
 from cutaway.checkpoint.architectures.registry import ARCHITECTURES
+from cutaway.glossary import GLOSSARY
 from cutaway.models.build import FAMILIES
 from cutaway.tap import TAPS
+from cutaway.words import LOCALES, Locale
 
 DOCS = Path(__file__).parent
 
 
-def vocabulary() -> str:
-    """docs/vocabulary.md, from the table beside `tap`."""
-    rows = "\n".join(f"| `{name}` | {shape} | {meaning} |" for name, (shape, meaning) in TAPS.items())
-    return f"""<!-- made by docs/generate.py; do not edit -->
-# The vocabulary of taps
+_VOCABULARY: dict[Locale, str] = {
+    "en": """<!-- made by docs/generate.py; do not edit -->
+# The vocabulary
+
+## Taps
 
 Every intermediate value of a forward pass has a name. `Trace(model, watch=["decoder.layers.*.cross_attn.pattern"])`
 records the values whose full names, module path and tap, match a pattern; `edit=` replaces them.
@@ -34,8 +36,51 @@ B is 1 and T counts the tokens it was given.
 
 | name | shape | what it is |
 |---|---|---|
-{rows}
-"""
+{taps}
+## Glossary
+
+In the order in which a text passes through a model; the Chinese is the one word that cutaway uses for the term.
+
+| term | Chinese | symbol | what it means |
+|---|---|---|---|
+{terms}""",
+    "zh": """<!-- made by docs/generate.py; do not edit -->
+# 名称与术语
+
+## 探点
+
+前向计算的每个中间值都有名字。`Trace(model, watch=["decoder.layers.*.cross_attn.pattern"])` 记录全名
+（模块路径加探点名）与模式匹配的值；用 `edit=` 可以替换它们。
+
+B 批大小，T 查询，S 键，D 模型宽度，H 头，K 键/值头，E 头的宽度，F 前馈网络的宽度，X 专家，A 每个词元选用的专家，
+V 词表。在专家内部（`…mlp.experts.3.hidden`）B 为 1，T 是分给它的词元数。
+
+| 名称 | 形状 | 含义 |
+|---|---|---|
+{taps}
+## 术语
+
+按文字通过模型的先后排列；中文一栏是 cutaway 对该术语唯一的译法。
+
+| 术语 | 英文 | 符号 | 含义 |
+|---|---|---|---|
+{terms}""",
+}
+
+
+def vocabulary(locale: Locale) -> str:
+    """docs/vocabulary.md in either language, from the table beside `tap` and from the glossary."""
+    taps = [(f"`{name}`", shape, meaning.said(locale)) for name, (shape, meaning) in TAPS.items()]
+    terms = [
+        (*(each.term.said(language) for language in sorted(LOCALES, key=lambda other: other != locale)),
+         each.symbol, each.about.said(locale))
+        for each in GLOSSARY.values()
+    ]  # fmt: skip
+    return _VOCABULARY[locale].format(taps=_rows(taps), terms=_rows(terms))
+
+
+def _rows(cells: Iterable[Iterable[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
 # Prints the help of every command; a process of its own, since help is in the language of the environment.
@@ -100,7 +145,8 @@ def chinese() -> str:
 
 
 PAGES = {
-    DOCS / "vocabulary.md": vocabulary,
+    DOCS / "vocabulary.md": partial(vocabulary, "en"),
+    DOCS / "zh" / "vocabulary.md": partial(vocabulary, "zh"),
     DOCS / "cli.md": partial(commands, "The command line", "C.UTF-8"),
     DOCS / "zh" / "cli.md": partial(commands, "命令行", "zh_CN.UTF-8"),
     DOCS / "checkpoints.md": english,

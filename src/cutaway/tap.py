@@ -18,40 +18,42 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from cutaway.words import Phrase, say
+
 Edit = Callable[[Tensor], Tensor]
 
 # The vocabulary: name -> (dimensions, meaning). B batch, T queries, S keys, D width, H heads, K key/value
 # heads, E head width, F feed-forward width, X experts, A chosen experts, V vocabulary; inside an expert B is 1
 # and T counts the tokens it was given. Tests demand that this table and reality agree.
-TAPS: dict[str, tuple[str, str]] = {
-    "embed": ("B T D", "token vectors, scaled, before positions are added"),
-    "position": ("B T D", "position vectors as they are added to the token vectors"),
-    "resid_pre": ("B T D", "residual stream entering a block"),
-    "q": ("B H T E", "queries"),
-    "k": ("B K S E", "keys of this call's tokens"),
-    "v": ("B K S E", "values of this call's tokens"),
-    "q_rot": ("B H T E", "queries after rotation by position"),
-    "k_rot": ("B K S E", "keys after rotation by position"),
-    "scores": ("B H T S", "q·k, every query with every key"),
-    "scaled": ("B H T S", "scores times the attention scale, 1/√E as a rule"),
-    "masked": ("B H T S", "scaled scores (softly capped in Gemma 2) plus mask and position bias"),
-    "pattern": ("B H T S", "attention weights: softmax of the masked scores over the keys"),
-    "z": ("B H T E", "each head's weighted sum of values"),
-    "out": ("B T D", "what a sublayer (attention or feed-forward) writes"),
-    "resid_mid": ("B T D", "residual stream after self-attention"),
-    "resid_cross": ("B T D", "residual stream after cross-attention"),
-    "pre": ("B T F", "feed-forward before its activation function"),
-    "hidden": ("B T F", "feed-forward neurons after activation (and gate)"),
-    "router": ("B T X", "the router's score of every expert"),
-    "expert_index": ("B T A", "numbers of the chosen experts, best first"),
-    "expert_weight": ("B T A", "how much each chosen expert counts"),
-    "expert_out": ("B T A D", "what each chosen expert makes of the token, before it is weighted"),
-    "resid_post": ("B T D", "residual stream leaving a block"),
+TAPS: dict[str, tuple[str, Phrase]] = {
+    "embed": ("B T D", say("token vectors, scaled, before positions are added")),
+    "position": ("B T D", say("position vectors as they are added to the token vectors")),
+    "resid_pre": ("B T D", say("residual stream entering a block")),
+    "q": ("B H T E", say("queries")),
+    "k": ("B K S E", say("keys of this call's tokens")),
+    "v": ("B K S E", say("values of this call's tokens")),
+    "q_rot": ("B H T E", say("queries after rotation by position")),
+    "k_rot": ("B K S E", say("keys after rotation by position")),
+    "scores": ("B H T S", say("q·k, every query with every key")),
+    "scaled": ("B H T S", say("scores times the attention scale, 1/√E as a rule")),
+    "masked": ("B H T S", say("scaled scores (softly capped in Gemma 2) plus mask and position bias")),
+    "pattern": ("B H T S", say("attention weights: softmax of the masked scores over the keys")),
+    "z": ("B H T E", say("each head's weighted sum of values")),
+    "out": ("B T D", say("what a sublayer (attention or feed-forward) writes")),
+    "resid_mid": ("B T D", say("residual stream after self-attention")),
+    "resid_cross": ("B T D", say("residual stream after cross-attention")),
+    "pre": ("B T F", say("feed-forward before its activation function")),
+    "hidden": ("B T F", say("feed-forward neurons after activation (and gate)")),
+    "router": ("B T X", say("the router's score of every expert")),
+    "expert_index": ("B T A", say("numbers of the chosen experts, best first")),
+    "expert_weight": ("B T A", say("how much each chosen expert counts")),
+    "expert_out": ("B T A D", say("what each chosen expert makes of the token, before it is weighted")),
+    "resid_post": ("B T D", say("residual stream leaving a block")),
     "normed": (
         "B T D",
-        "what a sublayer reads, normalised; and the stack's result, after its final norm if any",
+        say("what a sublayer reads, normalised; and the stack's result, after its final norm if any"),
     ),
-    "logits": ("B T V", "scores of every word of the vocabulary"),
+    "logits": ("B T V", say("logits of all tokens of the vocabulary")),
 }
 
 

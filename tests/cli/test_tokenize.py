@@ -14,7 +14,7 @@ def test_every_piece_with_its_id_and_place(cutaway, translator: Path):
     assert [row.split()[1:6] for row in rows[:-1]] == [
         [piece, str(id), "1", "at", str(id)] for piece, id in zip(encoding.pieces, encoding.ids, strict=True)
     ]
-    assert rows[-1] == f"{len(text)} code points, {len(text.encode())} bytes, {len(encoding.ids)} pieces"
+    assert rows[-1] == f"code points: {len(text)}, bytes: {len(text.encode())}, tokens: {len(encoding.ids)}"
 
 
 def test_pieces_of_a_split_character_stand_under_it_with_its_bytes(cutaway, translator: Path):
@@ -33,4 +33,4 @@ def test_control_tokens_in_a_text_are_text(cutaway, translator: Path):
 def test_lines_from_standard_input(cutaway, translator: Path):
     result = cutaway("tokenize", "-t", translator, given="我\n\n爱\n")
     assert result.out.count("code points") == 3
-    assert "0 code points, 0 bytes, 0 pieces" in result.out
+    assert "code points: 0, bytes: 0, tokens: 0" in result.out

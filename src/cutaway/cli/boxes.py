@@ -1,19 +1,19 @@
 """The drawing of a model after Figure 1 of Vaswani et al. 2017: ids enter at the bottom, what comes out is on top."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cutaway.cli.hanging import either, hanging
-from cutaway.cli.help import Say
 from cutaway.text.display import pad, width
 from cutaway.words import Locale
 
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
     from cutaway.config import ModelConfig
 
+Say = Callable[[str, str], str]
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU tanh", "silu": "SiLU"}
 NORMS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "rmsnorm1p": "RMSNorm"}
 CROSS = ("Cross-attention", "交叉注意力")

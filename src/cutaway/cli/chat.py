@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, write
 from cutaway.errors import CutawayError
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
     from cutaway.decode.chat import Conversation
 
 
-@in_chinese(
-    "与学过对话的模型交谈。标准输入的每一行是一条消息。\n\n在终端里，Ctrl-C 打断回答，Ctrl-D 结束对话。"
+@described(
+    say(
+        "Talk with a model that was taught to chat. Each line of standard input is a "
+        "message.\n\nAt a terminal Ctrl-C stops an answer, Ctrl-D ends the chat."
+    )
 )
 def chat(
     model: Annotated[
@@ -44,9 +47,6 @@ def chat(
     max_tokens: Annotated[int, typer.Option(help=told("Most new tokens of an answer."))] = 512,
     seed: Annotated[int, typer.Option(help=told("The same seed gives the same answers."))] = 0,
 ) -> None:
-    """Talk with a model that was taught to chat. Each line of standard input is a message.
-
-    At a terminal Ctrl-C stops an answer, Ctrl-D ends the chat."""
     path = find(model)
 
     from cutaway.checkpoint.folder import load

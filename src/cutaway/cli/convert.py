@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, write, write_table
 from cutaway.errors import CutawayError
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import find
 
 
@@ -34,7 +34,7 @@ UNITS = {"": 1, "B": 1} | {
 }
 
 
-@in_chinese("把模型写成 Hugging Face 文件夹：config.json、model.safetensors 和 tokenizer.json。")
+@described(say("Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json."))
 def convert(
     model: Annotated[
         str,
@@ -53,7 +53,6 @@ def convert(
         typer.Option(help=told("Most weights in one file, such as 500MB; not given: one file for all.")),
     ] = None,
 ) -> None:
-    """Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json."""
     most = None if shard_size is None else size_in_bytes(shard_size)
     if out.exists() and not out.is_dir():
         raise CutawayError("{out}: a file, expected a folder to write to", out=out)

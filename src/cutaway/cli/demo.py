@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import shows_unicode, write, write_map
 from cutaway.cli.translate import open_translator
 from cutaway.text.display import pad, width
-from cutaway.words import Locale, reader_locale, told
+from cutaway.words import Locale, reader_locale, say, told
 from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
 TEXTS = (
@@ -48,14 +48,13 @@ NEXT = (
 )
 
 
-@in_chinese("翻译几句话，画出其中一句是怎么来的，再给出接下来可以试的命令。")
+@described(say("Translate a few sentences, draw how one came about, and say what to try next."))
 def demo(
     lang: Annotated[
         Locale | None,
         typer.Option(help=told("Language of the explanations; not given: the locale's.")),
     ] = None,
 ) -> None:
-    """Translate a few sentences, draw how one came about, and say what to try next."""
     lang = lang or reader_locale()
     words = WORDS[lang]
 

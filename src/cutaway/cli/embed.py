@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.arguments import EmbedderName, OneText
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
-from cutaway.words import say, told
+from cutaway.words import said, say, say_in, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _FORMATS = (".npy", ".safetensors", ".jsonl")
 _VALUES, _CHARACTERS, _NOTES = 3, 60, 10  # how much is printed of a vector, of a text, and of the notes
 
 
-@in_chinese("把每段文字变成一个向量；意思相近的文字，向量的方向也相近。")
+@described(say("Turn each text into one vector; texts about the same have vectors that point the same way."))
 def embed(
     text: OneText = None,
     model: EmbedderName = None,
@@ -52,7 +52,6 @@ def embed(
         ),
     ] = False,
 ) -> None:
-    """Turn each text into one vector; texts about the same have vectors that point the same way."""
     if output is not None:
         _check(output, as_json)
     texts = texts_from(text, file)
@@ -85,7 +84,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
 
     with typer.progressbar(
         length=len(texts),
-        label=told("embedding"),
+        label=told("computing vectors"),
         file=sys.stderr,
         hidden=not sys.stderr.isatty() or len(texts) < 100,
     ) as bar:
@@ -154,7 +153,7 @@ def _print(texts: list[str], found: "Embeddings") -> None:
         rows.append((str(tokens), f"{vector.norm():.3f}", first + rest, beginning(text)))
     headers = (
         told("tokens"),
-        told("norm"),
+        said(say_in("of a vector", "norm")),
         told("first values"),
         told("text"),
     )

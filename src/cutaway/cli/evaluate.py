@@ -8,17 +8,22 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import TRANSLATOR
 
 _BATCH = 64  # texts between two reports of progress
 
 
-@in_chinese("翻译一个测试集，用 sacreBLEU 打分：BLEU（中文按字）与 chrF，并附签名。")
+@described(
+    say(
+        "Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and "
+        "chrF, with signatures."
+    )
+)
 def evaluate(
     source: Annotated[Path, typer.Argument(help=told("The texts to translate, one a line."))],
     reference: Annotated[Path, typer.Argument(help=told("Their translations, one a line."))],
@@ -51,7 +56,6 @@ def evaluate(
         typer.Option("--json", help=told("One JSON object with the scores.")),
     ] = False,
 ) -> None:
-    """Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and chrF, with signatures."""
     if out is not None and not out.parent.is_dir():
         raise CutawayError("{out}: there is no folder {parent} to write to", out=out, parent=out.parent)
     sources, references = read_pairs(source, reference, labels, only or [])

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import texts_from, write, write_table
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import MASKED, find
 
 
-@in_chinese("用最可能的词块填上文字里的空缺，每个空缺写作 [MASK]。")
+@described(say("Fill the gaps of a text, each written as [MASK], with the likeliest tokens."))
 def fill(
     text: Annotated[
         str | None,
@@ -35,7 +35,6 @@ def fill(
         ),
     ] = False,
 ) -> None:
-    """Fill the gaps of a text, each written as [MASK], with the likeliest tokens."""
     texts = texts_from(text)
     folder = find(model)
 

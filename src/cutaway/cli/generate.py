@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import POET, find
 
 
-@in_chinese("接着一段文字往下写，一个词块接一个词块；先印出开头。")
+@described(say("Go on with a text, token by token; the beginning is printed first."))
 def generate(
     prompt: Annotated[
         str | None,
@@ -66,7 +66,6 @@ def generate(
         ),
     ] = False,
 ) -> None:
-    """Go on with a text, token by token; the beginning is printed first."""
     text = "\n".join(texts_from(prompt))
     folder = find(model)
 

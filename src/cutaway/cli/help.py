@@ -1,5 +1,5 @@
-"""The help of commands in the reader's language. typer writes the English page of a command; here is the Chinese one,
-since typer breaks lines at spaces only, and counts a character as one column."""
+"""The help of commands in the reader's language, in lines that break where Chinese may break too: typer breaks them at
+spaces only, and counts a wide character as one column."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -7,23 +7,20 @@ from typing import TYPE_CHECKING, TypeVar
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cutaway.text.display import pad, width
-from cutaway.words import reader_locale
+from cutaway.words import Phrase, reader_locale, told
 
 if TYPE_CHECKING:  # typer has no public name for these
     from typer._click import Context, HelpFormatter
 
-Say = Callable[[str, str], str]  # English and Chinese -> one of them
 C = TypeVar("C", bound=Callable[..., object])
-_USAGE = {"[OPTIONS]": "[选项]", "COMMAND [ARGS]...": "命令 [参数]..."}
-_LEFT = 30  # columns of the names; what is longer has a line of its own
+LEFT = 30  # columns of the names; what is longer has a line of its own
 
 
-def in_chinese(about: str) -> Callable[[C], C]:
-    """What a command is for, for a Chinese reader; its docstring says it in English."""
+def described(about: Phrase) -> Callable[[C], C]:
+    """What a command is for, as its help says it."""
 
     def decorate(command: C) -> C:
-        if reader_locale() == "zh":
-            command.__doc__ = about
+        command.__doc__ = about.said(reader_locale())
         return command
 
     return decorate
@@ -33,23 +30,16 @@ class Command(TyperCommand):
     """A command whose --help is in the reader's language."""
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        if reader_locale() == "en":
-            super().format_help(ctx, formatter)
-        else:
-            formatter.write("\n".join(_page(self, ctx, (), formatter.width)))
+        formatter.write("\n".join(_page(self, ctx, (), formatter.width)))
 
 
 class Group(TyperGroup):
     """A group of commands whose --help is in the reader's language."""
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        if reader_locale() == "en":
-            super().format_help(ctx, formatter)
-        else:
-            commands = [
-                (name, command.get_short_help_str(formatter.width)) for name, command in self.commands.items()
-            ]
-            formatter.write("\n".join(_page(self, ctx, commands, formatter.width)))
+        listed = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        commands = [(name, each.get_short_help_str(200)) for name, each in listed if each is not None]
+        formatter.write("\n".join(_page(self, ctx, commands, formatter.width)))
 
 
 def _page(
@@ -58,8 +48,9 @@ def _page(
     """The lines of a command's help, none wider than `columns` terminal columns."""
     from cutaway.page.wrapping import folded, wrapped
 
-    start = f"用法：{ctx.command_path} "
-    pieces = [_USAGE.get(piece, piece) for piece in command.collect_usage_pieces(ctx)]
+    start = told("Usage: {command} ", command=ctx.command_path)
+    usage = {"[OPTIONS]": told("[options]"), "COMMAND [ARGS]...": told("COMMAND ...")}
+    pieces = [usage.get(piece, piece) for piece in command.collect_usage_pieces(ctx)]
     for place, line in enumerate(folded(pieces, columns - width(start))):
         yield f"{' ' * width(start) if place else start}{line}"
     for paragraph in (command.help or "").split("\n\n"):
@@ -69,18 +60,19 @@ def _page(
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
         if record is not None and isinstance(parameter, TyperArgument | TyperOption):
-            rows[type(parameter)].append((record[0], _about(parameter), _remarks(parameter, ctx)))
+            name = record[0].replace(" range>", ">")
+            rows[type(parameter)].append((name, _about(parameter), _remarks(parameter, ctx)))
     sections = (
-        ("参数", rows[TyperArgument]),
-        ("选项", rows[TyperOption]),
-        ("命令", [(*named, "") for named in commands]),
+        (told("Arguments:"), rows[TyperArgument]),
+        (told("Options:"), rows[TyperOption]),
+        (told("Commands:"), [(*named, "") for named in commands]),
     )
     for title, listed in sections:
         if not listed:
             continue
         yield ""
-        yield f"{title}："
-        left = min(_LEFT, max(width(name) for name, _, _ in listed)) + 2
+        yield title
+        left = min(LEFT, max(width(name) for name, _, _ in listed)) + 2
         for name, text, remarks in listed:
             *lines, last = wrapped(text, columns - left - 2)
             whole = f"{last} {remarks}".rstrip()
@@ -94,14 +86,14 @@ def _page(
 
 
 def _about(parameter: TyperArgument | TyperOption) -> str:
-    return "显示这些说明后退出。" if "--help" in parameter.opts else parameter.help or ""
+    return told("Show this page and exit.") if "--help" in parameter.opts else parameter.help or ""
 
 
 def _remarks(parameter: TyperArgument | TyperOption, ctx: "Context") -> str:
     """A parameter's default and limits."""
     default = parameter.get_default(ctx, call=False)
-    remarks = [] if default is None or default is False else [f"默认 {default}"]
+    remarks = [] if default is None or default is False else [told("default {default}", default=default)]
     bounds = (("≥", parameter.min), ("≤", parameter.max))
     remarks += [f"{sign} {bound}" for sign, bound in bounds if bound is not None]
-    remarks += ["必填"] if parameter.required else []
-    return f"[{'；'.join(remarks)}]" if remarks else ""
+    remarks += [told("required")] if parameter.required else []
+    return f"[{told('; ').join(remarks)}]" if remarks else ""

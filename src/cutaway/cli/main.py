@@ -8,6 +8,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
 import cutaway
 from cutaway.cli.chat import chat
@@ -25,8 +26,9 @@ from cutaway.cli.tokenize import tokenize
 from cutaway.cli.tokenizer import tokenizer
 from cutaway.cli.train import train
 from cutaway.cli.translate import translate
+from cutaway.cli.usage import usage_error
 from cutaway.errors import CutawayError
-from cutaway.words import told
+from cutaway.words import Phrase, say, told
 
 app = typer.Typer(
     name="cutaway",
@@ -90,21 +92,30 @@ def root(
 
 
 def run() -> None:
-    """Run the command line. Exit codes: 0 done, 2 a mistake of the user's (told on stderr), 130 interrupted (typer
-    sees to that, and to a reader of our output that goes away)."""
+    """Run the command line. Exit codes: 0 done, 2 a mistake of the user's (told on stderr), 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not end in a traceback
     try:
-        app(prog_name="cutaway")
-    except CutawayError as error:
-        typer.echo(f"error: {error}", err=True)
+        code = app(prog_name="cutaway", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except NoArgsIsHelpError as error:
+        error.show()
         sys.exit(2)
+    except ClickException as error:
+        _end(usage_error(error))
+    except CutawayError as error:
+        _end(error.message)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
-        typer.echo("error: not enough memory on this machine for a model or text of this size", err=True)
-        sys.exit(2)
+        _end(say("not enough memory on this machine for a model or text of this size"))
     except OSError as error:  # a full disk, a file that may not be written
-        typer.echo(f"error: {error.filename or 'input or output'}: {error.strerror or error}", err=True)
-        sys.exit(2)
+        where = error.filename or say("input or output")
+        _end(say("{where}: {reason}", where=where, reason=error.strerror or str(error)))
+
+
+def _end(problem: Phrase) -> None:
+    """Tell what was wrong, in the reader's language, and end."""
+    typer.echo(told("error: {problem}", problem=problem), err=True)
+    sys.exit(2)

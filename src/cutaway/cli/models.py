@@ -5,7 +5,7 @@ import re
 from math import prod
 from pathlib import Path
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import write, write_table
 from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import bundled
@@ -17,9 +17,10 @@ MEASURES = {  # what the cards of the bundled models call them
 }
 
 
-@in_chinese("列出自带的模型：名称、家族、参数量、占用磁盘，以及模型卡里的成绩。")
+@described(
+    say("List the bundled models: name, family, parameters, size on disk, scores from the model card.")
+)
 def models() -> None:
-    """List the bundled models: name, family, parameters, size on disk, scores from the model card."""
     folders = bundled()
     if not folders:
         write(told("no model is bundled; train one: ") + "cutaway train recipes/translate-zh-en.toml")

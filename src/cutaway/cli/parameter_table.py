@@ -1,11 +1,10 @@
 """The table of a model's parameters by part."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cutaway.cli.hanging import either
-from cutaway.cli.help import Say
 from cutaway.text.display import pad, width
 from cutaway.words import Locale
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
     from cutaway.inspection.questions.anatomy import Anatomy
     from cutaway.inspection.structure.parts import Part
 
+Say = Callable[[str, str], str]
 ORDER = ("self-attention", "cross-attention", "feed-forward", "router", "experts", "norms", "final norm")
 CHINESE = {
     "encoder": "编码器",

@@ -1,12 +1,11 @@
 """What a model is, on one screen: its figure, its parameters, and the facts below."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cutaway.cli.boxes import draw
 from cutaway.cli.hanging import either, hanging
-from cutaway.cli.help import Say
 from cutaway.cli.parameter_table import table
 from cutaway.cli.tap_lines import compressed, packed
 from cutaway.text.display import pad, truncate, visible, width
@@ -15,6 +14,7 @@ from cutaway.words import Locale, said
 if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
     from cutaway.inspection.questions.anatomy import Anatomy, Control
 
+Say = Callable[[str, str], str]
 LONGEST = 32  # columns a control token may take
 LABEL = 12  # columns of the words at the left
 

@@ -7,13 +7,18 @@ import typer
 
 from cutaway.cli.arguments import EmbedderName
 from cutaway.cli.embed import beginning, embed_with_notes, open_embedder
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import texts_from, write, write_table
 from cutaway.errors import CutawayError
-from cutaway.words import told
+from cutaway.words import say, told
 
 
-@in_chinese("用向量的余弦比较文字：1 为方向相同，0 左右为毫无共同之处。")
+@described(
+    say(
+        "Compare texts by the cosine of their vectors: 1 for the same direction, around 0 "
+        "for nothing in common."
+    )
+)
 def similarity(
     texts: Annotated[list[str], typer.Argument(help=told("Two texts, or more."), show_default=False)],
     model: EmbedderName = None,
@@ -25,7 +30,6 @@ def similarity(
         ),
     ] = False,
 ) -> None:
-    """Compare texts by the cosine of their vectors: 1 for the same direction, around 0 for nothing in common."""
     if len(texts) < 2:
         raise CutawayError("similarity compares texts, but one was given; give at least two")
     given = [text for argument in texts for text in texts_from(argument)]

@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import texts_from, write, write_table
 from cutaway.text.display import visible
-from cutaway.words import told
+from cutaway.words import say, told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
     from cutaway.text.tokenizer import Tokenizer
 
 
-@in_chinese("显示文字怎样切成词块：词块、编号、独热向量中 1 的位置、字节。")
+@described(
+    say("Show how a text is cut into pieces: piece, id, the place of the 1 in its one-hot vector, bytes.")
+)
 def tokenize(
     text: Annotated[
         str | None,
@@ -30,7 +32,6 @@ def tokenize(
         ),
     ] = TRANSLATOR,
 ) -> None:
-    """Show how a text is cut into pieces: piece, id, the place of the 1 in its one-hot vector, bytes."""
     texts = texts_from(text)
     opened = open_tokenizer(tokenizer)
     for number, line in enumerate(texts):
@@ -79,10 +80,9 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
     points, size, pieces = len(text), len(text.encode()), len(encoding.ids)
     write(
         told(
-            "{points} code points, {size} bytes, {pieces} piece{rest}",
+            "code points: {points}, bytes: {size}, tokens: {pieces}",
             points=points,
             size=size,
             pieces=pieces,
-            rest="" if pieces == 1 else "s",
         )
     )

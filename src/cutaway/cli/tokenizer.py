@@ -5,22 +5,24 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import Command, Group, in_chinese
+from cutaway.cli.help import Command, Group, described
 from cutaway.errors import CutawayError
 from cutaway.text.plan import Kind, Normalization
-from cutaway.words import told
+from cutaway.words import say, told
 
 tokenizer = typer.Typer(cls=Group, no_args_is_help=True)
 
 
 @tokenizer.callback()
-@in_chinese("学词表。")
+@described(say("Learn vocabularies."))
 def group() -> None:
-    """Learn vocabularies."""
+    pass
 
 
 @tokenizer.command(cls=Command)
-@in_chinese("从文本文件学出一个词表，写成 tokenizer.json，transformers 也能打开。")
+@described(
+    say("Learn a vocabulary from text files and write it as a tokenizer.json, which transformers opens too.")
+)
 def train(
     files: Annotated[
         list[Path],
@@ -65,7 +67,6 @@ def train(
         typer.Option("--force", help=told("Replace a tokenizer that is there already.")),
     ] = False,
 ) -> None:
-    """Learn a vocabulary from text files and write it as a tokenizer.json, which transformers opens too."""
     if (out / "tokenizer.json").exists() and not force:
         raise CutawayError(
             "{out} exists; give another --out, or --force to replace it", out=out / "tokenizer.json"

@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import in_chinese
-from cutaway.words import told
+from cutaway.cli.help import described
+from cutaway.words import say, told
 
 
-@in_chinese(
-    "按配方训练模型；同一命令再运行一次，就从停下的地方接着训练。\n\n"
-    "Ctrl-C 或 SIGTERM 会先保存再结束，退出码为 130 或 143；再来一次则立即结束。"
-    "结果在 runs/NAME/model，是一个 Hugging Face 文件夹。"
+@described(
+    say(
+        "Train a model by a recipe; the same command again goes on where it stopped.\n\nCtrl-C "
+        "or SIGTERM saves and ends with 130 or 143; a second one ends at once. The result "
+        "lies in runs/NAME/model, a Hugging Face folder."
+    )
 )
 def train(
     recipe: Annotated[Path, typer.Argument(help=told("The TOML file that describes the run."))],
@@ -24,11 +26,6 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train a model by a recipe; the same command again goes on where it stopped.
-
-    Ctrl-C or SIGTERM saves and ends with 130 or 143; a second one ends at once. The result lies in
-    runs/NAME/model, a Hugging Face folder.
-    """
     from cutaway.train.recipe import read_recipe
 
     plan = read_recipe(recipe, overrides or [])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.arguments import OneText
-from cutaway.cli.help import in_chinese
+from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
 from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR, find
@@ -30,7 +30,7 @@ class Show(StrEnum):
 _BATCH = 32  # texts whose translations are printed together
 
 
-@in_chinese("在中英文之间翻译，每行一段文字；空行仍是空行。")
+@described(say("Translate between Chinese and English, one line a text; a blank line stays blank."))
 def translate(
     text: OneText = None,
     file: Annotated[
@@ -89,7 +89,6 @@ def translate(
         ),
     ] = False,
 ) -> None:
-    """Translate between Chinese and English, one line a text; a blank line stays blank."""
     texts = texts_from(text, file)
     translator = open_translator(model)
 

@@ -1,11 +1,11 @@
-"""A question asked by name of a model and a text, as commands, servers and pages ask: options in, result and page out."""
+"""A question asked of a model and a text as commands and servers ask: options in, result and page out."""
 
 import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -51,7 +51,7 @@ class Answer:
                 output=self.output,
                 command=self.command(),
                 python=self.python(),
-                date=date.today().isoformat(),
+                date=datetime.now().astimezone().date().isoformat(),
             )
         )
 

@@ -76,7 +76,7 @@ class Run(Drawn):
                 Prose(say("model"), say("{family}, {n:,} parameters", family=family, n=parameters)),
                 Remark(
                     say(
-                        "Ask it any question of cutaway.inspection: overview(run), lens(run), explain(run, name, index)."
+                        "Ask it any question of cutaway.inspection: overview(run), lens(run), explain(run, name, index)"
                     )
                 ),
             ],

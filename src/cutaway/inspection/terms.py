@@ -1,7 +1,9 @@
 """Words that many pages use, once in each language."""
 
+from collections.abc import Sequence
+
 from cutaway.page.blocks import Column
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, Text, say
 
 TOKEN = say("token")
 TOKENS = say("tokens")
@@ -14,6 +16,7 @@ LAYER = say("layer")
 HEAD = say("head")
 PROBABILITY = say("probability")
 NATS = say("nats")
+READS_WRITES = say("reads → writes")
 SIDES = {
     "encoder": say("encoder"),
     "decoder": say("decoder"),
@@ -37,3 +40,10 @@ def left(title: Phrase | str) -> Column:
 
 def right(title: Phrase | str) -> Column:
     return Column(title, "right")
+
+
+def one_head(title: Text, layers: Sequence[int], heads: Sequence[int]) -> Text:
+    """A title with layer and head, where there is only one."""
+    if len(layers) != 1 or len(heads) != 1:
+        return title
+    return say("{title}, layer {layer}, head {head}", title=title, layer=layers[0], head=heads[0])

@@ -1,7 +1,7 @@
-"""Where things sit in a model: its sides, blocks and sublayers, the names of their taps, and what may be named of them.
+"""Where things sit in a model: its sides, blocks and sublayers, the names of their taps, and the numbers they go by.
 
-A side is a place where a model attends: the encoder's or the decoder's self-attention, or the decoder's attention to the
-source ("cross"). Questions, changes and arithmetic all look here.
+A side is a place where a model attends: the encoder's or the decoder's self-attention, or the decoder's attention to
+the source ("cross"). Questions, changes and arithmetic all look here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

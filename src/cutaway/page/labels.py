@@ -52,8 +52,7 @@ def _along(lines: Sequence[tuple[Place, Place]]) -> np.ndarray:
 
 def no_room(labels: int) -> Phrase:
     """What a plot says about those that it leaves out."""
-    have = "label has" if labels == 1 else "labels have"
-    return say("{labels} {have} no room here", labels=labels, have=have)
+    return say("labels without room here: {labels}", labels=labels)
 
 
 def _candidates(x: float, y: float, size: float, height: float) -> Iterator[Place]:

@@ -15,8 +15,23 @@ from torch import Tensor
 from cutaway.checkpoint import folder
 from cutaway.checkpoint.folder import Loaded
 from cutaway.errors import CutawayError
-from cutaway.inspection.alignment.error_rate import AlignmentError, Gold, alignment_error, check_range, error_by_head, links, read_pharaoh
-from cutaway.inspection.alignment.hypotheses import Alignment, align, coverage, cross_weights, mean_weights, when_read
+from cutaway.inspection.alignment.error_rate import (
+    AlignmentError,
+    Gold,
+    alignment_error,
+    check_range,
+    error_by_head,
+    links,
+    read_pharaoh,
+)
+from cutaway.inspection.alignment.hypotheses import (
+    Alignment,
+    align,
+    coverage,
+    cross_weights,
+    mean_weights,
+    when_read,
+)
 from cutaway.inspection.alignment.source_effect import agreement, rank_correlation, source_effect
 from cutaway.inspection.alignment.words import split_words, word_pieces, word_weights
 from cutaway.inspection.runs import Run, Tokens, run

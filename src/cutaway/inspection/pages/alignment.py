@@ -44,7 +44,7 @@ def search_page(found: "Alignment") -> Page:
         for place, each in enumerate(found.hypotheses, start=1)
     ]
     greedy: tuple[Text, str, str] = (say("greedy"), f"{found.greedy.score:.3f}", found.greedy.text)
-    columns = (left(say("search")), right(say("score")), left(say("text")))
+    columns = (left(say("search")), right(say("score")), left(say("translation")))
     return page(
         say("What the search found"),
         [

@@ -26,7 +26,7 @@ from cutaway.page.blocks import (
 )
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, say, say_in
 
 if TYPE_CHECKING:
     from cutaway.inspection.changes.comparison import Comparison, Departure, VectorChange
@@ -193,7 +193,7 @@ def _fates(found: "Comparison", changes: Sequence[Mapping[str, object]]) -> list
         left(TOKEN),
         right(say("without")),
         right(say("with")),
-        right(say("change")),
+        right(say_in("of a number", "change")),
         right("KL"),
     )
     total = nats(sum(differences))

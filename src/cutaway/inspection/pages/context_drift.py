@@ -11,13 +11,13 @@ from cutaway.inspection.pages.projection import measures, plot_of
 from cutaway.inspection.terms import SIDES, left, right
 from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Remark, Table, Tinted, page
 from cutaway.text.display import truncate
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, Text, say, say_in
 
 if TYPE_CHECKING:
     from cutaway.inspection.geometry.context_drift import ContextDrift, WordPath
     from cutaway.inspection.geometry.vectors import Neighbour
 
-FIRST, SECOND = say("first"), say("second")
+FIRST, SECOND = say_in("text", "first"), say_in("text", "second")
 STAGE = say("stage")
 NEAREST = 3  # listed at each stage
 _COLUMNS = 8  # of one of them

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cutaway.inspection.terms import left, right
 from cutaway.page.blocks import Bar, Column, Heading, Page, Point, Points, Prose, Remark, Table, page
 from cutaway.page.numbers import number
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, Text, say, say_in
 
 if TYPE_CHECKING:
     from cutaway.inspection.geometry.analogy import Analogy, Plane, Ranked
@@ -89,7 +89,7 @@ def analogy_page(found: "Analogy") -> Page:
     columns = (
         left(say("word")),
         left(PIECE),
-        right(say("rank")),
+        right(say_in("place in a list", "rank")),
         right(say("without a, b, c")),
         right(COSINE),
     )

@@ -61,7 +61,7 @@ def _tokens(found: "Overview") -> list[Block]:
         Line(TOKENS, [read.pieces[0], *_tinted(read.pieces[1:], given)], tint=PROBABILITY),
         *whole,
         *(
-            Line(say("next"), [_word(word.piece, word.value) for word in expected.words])
+            Line(say("next token"), [_word(word.piece, word.value) for word in expected.words])
             for expected in found.expected
         ),
     ]
@@ -122,4 +122,4 @@ def _heads(found: "Overview") -> list[Block]:
 
 def _numbers(vector: "Vector") -> list[Block]:
     name = say("The vector, number by number")
-    return [Heading(name), line_map(vector.values.double().numpy(), "v", say("component"))]
+    return [Heading(name), line_map(vector.values.double().numpy(), "v", say("coordinate"))]

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 from cutaway.inspection.terms import left, right
 from cutaway.page.blocks import Matrix, Page, Prose, Remark, Shaded, Table, page
-from cutaway.words import say
+from cutaway.words import say, say_in
 
 if TYPE_CHECKING:
     from cutaway.inspection.attribution.similarity import SimilarityAttribution
 
 TOP = 10  # pairs that are listed
-_FIRST, _SECOND = say("first"), say("second")
+_FIRST, _SECOND = say_in("text", "first"), say_in("text", "second")
 _SHARE = say("share of the cosine")
 
 

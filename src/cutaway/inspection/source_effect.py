@@ -10,16 +10,14 @@ from torch import Tensor
 
 from cutaway.decode.score import score
 from cutaway.errors import CutawayError
-from cutaway.inspection.attention.patterns import chosen
-from cutaway.inspection.pages.alignment import agreement_page, source_effect_page
 from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.wiring import at_least_one, chosen
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.page.blocks import Page
-from cutaway.page.drawn import Drawn
+from cutaway.words import say
 
 
-@dataclass(frozen=True, repr=False)
-class SourceEffect(Drawn):
+@dataclass(frozen=True)
+class SourceEffect:
     """effect[t, s] = log p(y_t | y_<t, x) - log p(y_t | y_<t, x without s), in nats; above 0 where token s helped.
 
     Message by forced decoding of the run's outcome y. "Without s" hides source token s by the mask that hides padding
@@ -35,12 +33,9 @@ class SourceEffect(Drawn):
     log_probs: Tensor  # (T,), nothing hidden
     effect: Tensor  # (T, S)
 
-    def page(self) -> Page:
-        return source_effect_page(self)
 
-
-@dataclass(frozen=True, repr=False)
-class Agreement(Drawn):
+@dataclass(frozen=True)
+class Agreement:
     """How far attention weights and measured effects put the source tokens in the same order.
 
     Spearman's ρ: the correlation of ranks, equal values sharing the mean of their ranks; 1 the same order, -1 the
@@ -52,9 +47,6 @@ class Agreement(Drawn):
     rows: tuple[float | None, ...]
     mean: float | None
     pooled: float | None
-
-    def page(self) -> Page:
-        return agreement_page(self)
 
 
 def source_effect(run: Run, batch_size: int = 64) -> SourceEffect:
@@ -70,8 +62,7 @@ def source_effect(run: Run, batch_size: int = 64) -> SourceEffect:
             path=run.loaded.path,
             family=run.loaded.config.family,
         )
-    if batch_size < 1:
-        raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
+    at_least_one(batch_size=batch_size)
     inputs = run.inputs
     source, target = inputs["source"], inputs["target"]
     labels = torch.tensor([run.outcome.ids], device=source.device)
@@ -101,7 +92,7 @@ def agreement(weights: Tensor, effect: Tensor, keys: Sequence[int] | None = None
             shape=list(weights.shape),
             shape2=list(effect.shape),
         )
-    places = chosen("source token", keys, range(weights.shape[1]))
+    places = chosen(say("source token"), keys, weights.shape[1])
     left, right = weights[:, list(places)], effect[:, list(places)]
     rows = tuple(rank_correlation(a, b) for a, b in zip(left, right, strict=True))
     there = [row for row in rows if row is not None]

@@ -2,19 +2,22 @@
 
 # Shapes: L layers, T tokens, h heads that were asked for.
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
-from cutaway.inspection.attention.patterns import place
-from cutaway.inspection.pages.attention import rollout_page
+from cutaway.inspection.options import Option
+from cutaway.inspection.patterns import heads_of
+from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.terms import ATTENTIONS, TOKEN
 from cutaway.inspection.wiring import Side, sides
-from cutaway.page.blocks import Page
+from cutaway.page.blocks import Atlas, Matrix, Page, Remark, page
 from cutaway.page.drawn import Drawn
+from cutaway.words import say
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,13 +38,24 @@ class Rollout(Drawn):
     tokens: Tokens
 
     def page(self) -> Page:
-        return rollout_page(self)
+        return _page(self)
 
 
+@question(
+    say("How the tokens of a stack mix when the attention of all its layers is multiplied."), "attention"
+)
 def rollout(
-    run: Run, side: Side | None = None, *, residual: float = 0.5, heads: Sequence[int] | None = None
+    run: Run,
+    *,
+    side: Annotated[Side | None, Option(say("encoder or decoder; the first stack unless given."))] = None,
+    residual: Annotated[
+        float, Option(say("The share that the residual connection counts for."), at_least=0, at_most=1)
+    ] = 0.5,
+    heads: Annotated[
+        tuple[int, ...] | None, Option(say("The heads that are averaged; all unless given."))
+    ] = None,
 ) -> Rollout:
-    """Roll out one stack (None: the first) with the mean of `heads` (None: all).
+    """Roll out one stack, from one forward pass.
 
     Raises CutawayError for a side or head that there is not, for cross-attention, which leads from one stack to
     another, and for a share that is not within 0 to 1.
@@ -51,7 +65,7 @@ def rollout(
             "residual is {residual}, expected a share from 0 to 1 (0.5 is usual)", residual=residual
         )
     side = sides(run.model)[0] if side is None else side
-    where = place(run, side, heads=heads)
+    where = heads_of(run, side, heads=heads)
     if side == "cross":
         raise CutawayError(
             "rollout multiplies the self-attention of one stack, and cross-attention leads from one stack to "
@@ -65,3 +79,31 @@ def rollout(
         rolled = (residual * identity + (1 - residual) * trace[name]) @ rolled
         layers.append(rolled)
     return Rollout(side, residual, where.heads, torch.stack(layers), where.keys)
+
+
+# Its page.
+
+
+def _page(found: Rollout) -> Page:
+    side = ATTENTIONS[found.side]
+    names = [say("after layer {layer}", layer=layer) for layer in range(len(found.weights))]
+    array = found.weights.detach().cpu().double().numpy()
+    pieces = found.tokens.pieces
+    unit = say("share")
+    maps = [Matrix(each, pieces, pieces, TOKEN, say("input token"), unit) for each in array]
+    share = f"{found.residual:g}"
+    return page(
+        say("Rollout of {side}, all {count} layers", side=side, count=len(maps)),
+        [
+            maps[-1],
+            Atlas(names, maps, min(8, len(maps))),
+            Remark(
+                say(
+                    "The mean patterns of all layers multiplied, the residual connection taken as a share "
+                    "of {share} everywhere (Abnar & Zuidema 2020). An approximation in principle: it knows "
+                    "weights only, neither values nor norms nor feed-forward networks.",
+                    share=share,
+                )
+            ),
+        ],
+    )

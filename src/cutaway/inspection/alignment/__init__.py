@@ -1,1 +1,0 @@
-"""Where a translation looked, and what it depends on."""

@@ -1,1 +1,0 @@
-"""What the heads of a stack weigh."""

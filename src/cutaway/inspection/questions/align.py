@@ -1,0 +1,371 @@
+"""Where each word of a translation looked, what it depends on, and what else the search found."""
+
+# Shapes: L layers, H heads, T written tokens, S source tokens, N target words, M source words.
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from torch import Tensor
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.languages import Language
+from cutaway.decode.parts import Hypothesis
+from cutaway.decode.translate import Translator
+from cutaway.errors import CutawayError
+from cutaway.inspection.options import Option
+from cutaway.inspection.patterns import head_maps, patterns, row_labels
+from cutaway.inspection.question import TRANSLATOR, question
+from cutaway.inspection.runs import Run, Tokens, run, tokenizer_of
+from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement, source_effect
+from cutaway.inspection.terms import HEAD, LAYER, PROBABILITY, READS_WRITES, SOURCE, WEIGHT, left, right
+from cutaway.inspection.wiring import chosen
+from cutaway.inspection.word_alignment import (
+    AlignmentError,
+    Gold,
+    alignment_error,
+    error_by_head,
+    links,
+    read_pharaoh,
+    split_words,
+    word_pieces,
+    word_weights,
+)
+from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Remark, Table, page
+from cutaway.page.drawn import Drawn
+from cutaway.page.numbers import nats, share
+from cutaway.text.display import truncate
+from cutaway.words import Phrase, Text, say
+
+
+@dataclass(frozen=True, repr=False)
+class Alignment(Drawn):
+    """A source and its translation, with the attention of decoding (Bahdanau et al. 2015, §5.2.1; of a Transformer:
+    Vaswani et al. 2017, §3.2.3) beside the measured effect of each source token.
+
+    `cross_attention` (L, H, T, S) holds in row t the weights over the source with which outcome t was chosen; rows sum
+    to 1. `weights` (T, S) is their mean over the heads that were asked for. They say where the decoder read, not what
+    the word depends on: `effect` measures that, and `agreement` how far the two put the source tokens in the same
+    order. `greedy` and `hypotheses`, best first, are what the search wrote; None and empty where the translation was
+    given. `gold` compares with links that people drew.
+    """
+
+    loaded: Loaded
+    source: Tokens
+    start: Tokens  # what the decoder read before it wrote
+    outcome: Tokens
+    rows: tuple[str, ...]
+    cross_attention: Tensor
+    weights: Tensor
+    layer: int | None
+    head: int | None
+    effect: SourceEffect
+    agreement: Agreement
+    greedy: Hypothesis | None
+    hypotheses: tuple[Hypothesis, ...]
+    gold: "GoldComparison | None"
+
+    def page(self) -> Page:
+        return _page(self)
+
+    def run(self, hypothesis: Hypothesis) -> Run:
+        """A forward pass that reads the source and writes this hypothesis: what every other question is asked of.
+
+        Its first `len(start) - 1` outcomes are what was forced on the decoder, the others the hypothesis' tokens.
+        Raises CutawayError for a hypothesis without a token.
+        """
+        return _run_of(self.loaded, self.source, self.start, hypothesis)
+
+
+@dataclass(frozen=True)
+class GoldComparison:
+    """Alignment error rates (Och & Ney 2003, §5.1; see `AlignmentError`) of one translation against gold links: of
+    every head's cross-attention, of their mean, and of the measured effect of hiding a source token.
+
+    Weights between pieces become weights between words (`word_weights`: Garg et al. 2019, §5), and each target word is
+    linked to the source word of its greatest weight. A weight is that of the step which chose the token.
+    """
+
+    source: tuple[str, ...]  # words
+    target: tuple[str, ...]
+    gold: Gold
+    heads: tuple[tuple[AlignmentError, ...], ...]  # (L, H)
+    mean: AlignmentError
+    effect: AlignmentError
+
+
+@question(say("Where each word of a translation looked, and what it depends on."), "attention", TRANSLATOR)
+def align(
+    loaded: Loaded,
+    text: Annotated[str, Option(say("The text to translate."), positional=True)],
+    *,
+    target: Annotated[
+        str | None, Option(say("A translation to look at in the place of the model's own."))
+    ] = None,
+    to: Annotated[
+        Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
+    ] = None,
+    beam: Annotated[int, Option(say("Width of the search for the translation."), at_least=1)] = 4,
+    top: Annotated[
+        int | None, Option(say("Hypotheses of the search that are listed, at most its width."), at_least=1)
+    ] = None,
+    layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None,
+    head: Annotated[int | None, Option(say("One head, from 0; -1 is the last."))] = None,
+    gold: Annotated[
+        str | None,
+        Option(say("Links between words that people drew, source-target from 0, such as '0-0 1-2 2?1'.")),
+    ] = None,
+) -> Alignment:
+    """Translate greedily and by a search, or look at a given translation, and measure what each token depends on.
+
+    Raises CutawayError for a model that does not translate, an empty text, and values out of range.
+    """
+    if top is not None and top > beam:
+        raise CutawayError(
+            "top is {top}, but the search is only {beam} wide: make beam {top}", top=top, beam=beam
+        )
+    links_drawn = None if gold is None else _links(gold)
+    greedy, hypotheses = None, ()
+    if target is None:
+        greedy, hypotheses, looked = _searched(loaded, text, to, beam, beam if top is None else top)
+        cross = hypotheses[0].cross_attention
+        assert cross is not None, "asked of the search"
+        forced = len(looked.outcome) - len(hypotheses[0].ids)
+        if forced:  # what is forced on a decoder is chosen by no step of the search
+            cross = patterns(looked, "cross").values
+    else:
+        looked = run(loaded, text, target=target, to=to)
+        cross = patterns(looked, "cross").values
+    assert looked.source is not None and looked.target is not None
+    layers = chosen(say("layer"), layer, cross.shape[0])
+    heads = chosen(say("head"), head, cross.shape[1])
+    weights = cross[list(layers)][:, list(heads)].mean(dim=(0, 1))
+    effect = source_effect(looked)
+    start = len(looked.outcome) - len(hypotheses[0].ids) + 1 if hypotheses else 1
+    return Alignment(
+        loaded=loaded,
+        source=looked.source,
+        start=Tokens(looked.target.ids[:start], looked.target.pieces[:start]),
+        outcome=looked.outcome,
+        rows=row_labels(looked, "cross"),
+        cross_attention=cross,
+        weights=weights,
+        layer=None if layer is None else layers[0],
+        head=None if head is None else heads[0],
+        effect=effect,
+        agreement=agreement(weights, effect.effect),
+        greedy=greedy,
+        hypotheses=hypotheses,
+        gold=None if links_drawn is None else compare_with_gold(looked, links_drawn, cross, effect.effect),
+    )
+
+
+def _searched(
+    loaded: Loaded, text: str, to: Language | None, beam: int, n_best: int
+) -> tuple[Hypothesis, tuple[Hypothesis, ...], Run]:
+    translator = Translator(loaded)
+    source = translator.prepare(text, to=to)
+    if not source.ids:
+        raise CutawayError("the text is empty: there is nothing to align")
+    greedy = translator.translate([text], to=to, beam=1)[0].best
+    found = translator.translate([text], to=to, beam=beam, n_best=n_best, attention="full")[0].hypotheses
+    tokenizer, begun = loaded.require_tokenizer(), translator.start(source)
+    start = Tokens(begun, [tokenizer.readable(id) for id in begun])
+    looked = _run_of(loaded, Tokens(source.ids, source.pieces), start, found[0])
+    return greedy, tuple(found), looked
+
+
+def _run_of(loaded: Loaded, source: Tokens, start: Tokens, hypothesis: Hypothesis) -> Run:
+    if not hypothesis.ids:
+        raise CutawayError("the hypothesis has no token: there is nothing to look into")
+    ids, pieces = [*start.ids, *hypothesis.ids], [*start.pieces, *hypothesis.pieces]
+    return Run(loaded, source, Tokens(ids[:-1], pieces[:-1]), Tokens(ids[1:], pieces[1:]))
+
+
+def compare_with_gold(
+    looked: Run,
+    gold: Gold,
+    cross_attention: Tensor,
+    effect: Tensor,
+    *,
+    source: Sequence[str] | None = None,
+    target: Sequence[str] | None = None,
+) -> GoldComparison:
+    """Hold cross-attention (L, H, T, S) and measured effects (T, S) of a run against `gold`, whose numbers count the
+    words of `source` and `target`; None: Chinese characters one by one, other words at spaces and punctuation
+    (`split_words`).
+
+    Raises CutawayError for words that are not those of the texts, and links of words that there are not.
+    """
+    assert looked.source is not None
+    cut, written = tokenizer_of(looked, "encoder"), tokenizer_of(looked, "decoder")
+    sources = split_words(cut.decode(looked.source.ids)) if source is None else list(source)
+    targets = split_words(written.decode(looked.outcome.ids)) if target is None else list(target)
+    source_groups = word_pieces(cut, looked.source.ids, sources)
+    target_groups = word_pieces(written, looked.outcome.ids, targets)
+    by_head = word_weights(cross_attention, target_groups, source_groups)
+    return GoldComparison(
+        source=tuple(sources),
+        target=tuple(targets),
+        gold=gold,
+        heads=error_by_head(by_head, gold),
+        mean=alignment_error(links(by_head.mean(dim=(0, 1))), gold),
+        effect=alignment_error(links(word_weights(effect, target_groups, source_groups)), gold),
+    )
+
+
+def _links(text: str) -> Gold:
+    gold = read_pharaoh(text, "gold")
+    if not gold.possible:
+        raise CutawayError("gold is empty, expected links between words, source-target from 0: '0-0 1-2 2?1'")
+    return gold
+
+
+# Its page.
+
+
+def _page(found: Alignment) -> Page:
+    source = found.source.pieces
+    rows = []
+    for t, label in enumerate(found.rows):
+        looked, needed = _best(source, found.weights[t], share), _best(source, found.effect.effect[t], nats)
+        rows.append((truncate(label, 22), share(float(found.effect.log_probs[t].exp())), looked, needed))
+    columns = (
+        left(READS_WRITES),
+        right(PROBABILITY),
+        left(say("looked at")),
+        left(say("depends on (nats)")),
+    )
+    correlation = None
+    if found.agreement.mean is not None:
+        correlation = Remark(
+            say(
+                "The two put the source tokens in the same order by ρ = {mean:.2f} (Spearman, mean of rows).",
+                mean=found.agreement.mean,
+            )
+        )
+    n_layers, n_heads = found.cross_attention.shape[:2]
+    atlas = head_maps(
+        found.cross_attention, range(n_layers), range(n_heads), found.rows, source, across=SOURCE
+    )
+    looked_page = page(
+        _title(found),
+        [
+            Matrix(found.weights.cpu().double().numpy(), found.rows, source, READS_WRITES, SOURCE, WEIGHT),
+            Heading(say("What each token depends on")),
+            Table(columns, rows),
+            Remark(
+                say(
+                    "looked at: the source tokens with most cross-attention. depends on: how far the token's "
+                    "log-probability falls when a source token is hidden by the mask, in nats (natural logarithms); "
+                    "dependence, not purpose."
+                )
+            ),
+            correlation,
+            Matrix(
+                found.effect.effect.cpu().double().numpy(),
+                found.rows,
+                source,
+                READS_WRITES,
+                say("source token hidden"),
+                say("fall of log-probability, nats"),
+                "signed",
+                drawn=True,
+            ),
+            Heading(say("Every head")),
+            atlas,
+        ],
+    )
+    others = [] if found.greedy is None else [_search_page(found.greedy, found.hypotheses)]
+    others += [] if found.gold is None else [_gold_page(found.gold)]
+    return looked_page.then(*others)
+
+
+def _title(found: Alignment) -> Phrase:
+    layer, head = found.layer, found.head
+    where = say("all layers") if layer is None else say("layer {layer}", layer=layer)
+    which = say("mean of all heads") if head is None else say("head {head}", head=head)
+    return say("Where the decoder looked ({where}, {which})", where=where, which=which)
+
+
+def _best(pieces: Sequence[str], values: Tensor, shown: Callable[[float], str]) -> str:
+    """The two source pieces of greatest value."""
+    best = values.topk(min(2, len(pieces)))
+    return "  ".join(
+        f"{truncate(pieces[int(place)], 12)} {shown(value)}"
+        for value, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    )
+
+
+def _search_page(greedy: Hypothesis, hypotheses: Sequence[Hypothesis]) -> Page:
+    """What greedy and beam search wrote."""
+    rows: list[tuple[Text, str, str]] = [
+        (say("rank {n}", n=rank), f"{each.score:.3f}", each.text)
+        for rank, each in enumerate(hypotheses, start=1)
+    ]
+    rows.append((say("greedy"), f"{greedy.score:.3f}", greedy.text))
+    columns = (left(say("beam search")), right(say("score")), left(say("translation")))
+    return page(
+        say("What the search found"),
+        [
+            Table(columns, rows),
+            Remark(say("score: the sum of the tokens' log-probabilities, divided by the length penalty.")),
+        ],
+    )
+
+
+LISTED = 5  # heads, against gold links
+
+
+def _gold_page(found: GoldComparison) -> Page:
+    def rate(error: AlignmentError) -> float:
+        """None, where there is no link at all, counts as the worst."""
+        return 1.0 if error.aer is None else error.aer
+
+    def row(name: Text, error: AlignmentError) -> list[Text]:
+        shown = [
+            "–" if each is None else f"{each:.2f}" for each in (error.aer, error.precision, error.recall)
+        ]
+        return [name, *shown, str(error.predicted)]
+
+    ranked = sorted(
+        (rate(each), layer, head, each)
+        for layer, heads in enumerate(found.heads)
+        for head, each in enumerate(heads)
+    )
+    rows = [row(say("what it depends on"), found.effect), row(say("mean of all heads"), found.mean)]
+    rows += [
+        row(say("head {layer}.{head}", layer=layer, head=head), each)
+        for _, layer, head, each in ranked[:LISTED]
+    ]
+    rates = np.array([[rate(each) for each in heads] for heads in found.heads])
+    n_layers, n_heads = rates.shape
+    columns = (
+        left(say("links read from")),
+        right("AER"),
+        right(say("precision")),
+        right(say("recall")),
+        right(say("links")),
+    )
+    blocks: list[Block] = [
+        Line(SOURCE, found.source),
+        Line(say("translation"), found.target),
+        Table(columns, rows),
+        Matrix(
+            rates,
+            [str(layer) for layer in range(n_layers)],
+            [str(head) for head in range(n_heads)],
+            LAYER,
+            HEAD,
+            say("alignment error rate"),
+            drawn=True,
+        ),
+        Remark(
+            say(
+                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to the "
+                "source word of its greatest weight, or of the token whose hiding costs it most."
+            )
+        ),
+    ]
+    return page(say("Against the links that people drew"), blocks)

@@ -1,0 +1,291 @@
+"""What heads weigh on this text: their patterns, and what these measure; never one label a head."""
+
+# Shapes: l layers and h heads that were asked for, T queries, S keys, M measures.
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from cutaway.inspection.options import Option
+from cutaway.inspection.patterns import (
+    Heads,
+    Patterns,
+    Stage,
+    check_stage,
+    head_maps,
+    heads_of,
+    only,
+    patterns_in,
+)
+from cutaway.inspection.question import question
+from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.terms import ATTENTIONS, HEAD, left, one_head, right
+from cutaway.inspection.wiring import Side
+from cutaway.page.blocks import Block, Heading, Page, Remark, Table, page
+from cutaway.page.drawn import Drawn
+from cutaway.page.numbers import share
+from cutaway.tap import Edit
+from cutaway.text.display import truncate
+from cutaway.words import Text, listed, say
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Averages over the queries t of one text; p(t, s) is the weight of key s, and every mass lies in 0 to 1.
+
+    They say what the weights are on this text, not what the head is for, nor what depends on it. None where a
+    measure has no meaning: positions of cross-attention (its queries and keys are two texts), `entropy_share` where
+    no query sees two keys, `previous` and `next` of a single token, `induction` where nothing repeats.
+    """
+
+    entropy: Tensor  # -Σ_s p ln p, in nats
+    # That by ln n, over the queries that see n ≥ 2 keys; nan in a layer without one.
+    entropy_share: Tensor | None
+    special: Tensor  # mass on control tokens
+    first: Tensor  # mass on the first key, whatever it is (attention sinks: Xiao et al. 2024, §3.1)
+    punctuation: Tensor  # mass on pieces of nothing but punctuation
+    distance: Tensor | None  # Σ_s p |t - s|, in tokens
+    previous: Tensor | None  # p(t, t-1), over t ≥ 1
+    same: Tensor | None  # p(t, t)
+    next: Tensor | None  # p(t, t+1), over t < T-1; 0 in a decoder, whose mask hides it
+    induction: Tensor | None
+    """Mass on the tokens right after earlier occurrences of token t: Σ p(t, j+1) over all j with the same id and
+    j + 1 < t, averaged over the t that have such a j (prefix matching: Olsson et al. 2022, "Measuring induction
+    heads", there on random repeated text). Control tokens do not count as repeated."""
+
+
+@dataclass(frozen=True, repr=False)
+class Attention(Drawn):
+    """The patterns (l, h, T, S) of heads, and what each measures: `scores` of every head (l, h), and `uniform` (l,),
+    what a head of that layer would measure if it weighed all keys that a query sees alike. Short texts raise many
+    scores by themselves; compare with it. Of another stage than "pattern" there are `patterns` alone."""
+
+    patterns: Patterns
+    scores: Measures | None
+    uniform: Measures | None
+    special_keys: tuple[int, ...]  # places of the control tokens among the keys
+    repeated: tuple[int, ...]  # the queries that `induction` is averaged over
+
+    def page(self) -> Page:
+        return _page(self)
+
+
+@question(say("What heads weigh on this text, and what their patterns measure."), "attention")
+def attention(
+    run: Run,
+    *,
+    side: Annotated[
+        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
+    ] = None,
+    layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None,
+    head: Annotated[int | None, Option(say("One head, from 0; -1 is the last."))] = None,
+    stage: Annotated[Stage, Option(say("The step of attention that is shown."))] = "pattern",
+) -> Attention:
+    """Every head that is asked for, from one forward pass.
+
+    Raises CutawayError for a side, layer, head or stage that there is not.
+    """
+    check_stage(stage)
+    where = heads_of(run, side, layer, head)
+    if stage != "pattern":
+        taps = where.taps(stage)
+        _, trace = run.hidden(dict.fromkeys(taps, only(where.heads)))
+        shown = patterns_in(where, torch.stack([trace[name] for name in taps]), stage)
+        return Attention(shown, None, None, (), ())
+    frame = _Frame(run, where)
+    watch: dict[str, Edit] = dict.fromkeys(where.taps("masked"), lambda masked: masked[0, 0] > float("-inf"))
+    watch |= dict.fromkeys(where.taps("pattern"), only(where.heads))
+    _, trace = run.hidden(watch)
+    values = torch.stack([trace[name] for name in where.taps("pattern")])
+    # Masks are the same for every head: (T, S), which keys a query may see.
+    found = torch.stack(
+        [
+            frame.measured(pattern, trace[masked])
+            for pattern, masked in zip(values, where.taps("masked"), strict=True)
+        ]
+    )
+    return Attention(
+        patterns_in(where, values),
+        frame.named(found[:, 1:]),
+        frame.named(found[:, 0]),
+        tuple(frame.special.nonzero()[:, 0].tolist()),
+        tuple(frame.after.any(dim=1).nonzero()[:, 0].tolist()),
+    )
+
+
+class _Frame:
+    """What the tokens alone decide: which keys are which, and which measures have a meaning."""
+
+    def __init__(self, run: Run, where: Heads):
+        keys: Tokens = where.keys
+        tokenizer = run.loaded.require_tokenizer()
+        device = next(run.model.parameters()).device
+        control = [tokenizer.is_control(id) for id in keys.ids]
+        marks = [_is_punctuation(piece) for piece in keys.pieces]
+        self.special = torch.tensor(control, device=device)
+        self.punctuation = torch.tensor(marks, device=device) & ~self.special
+        self.n_queries, self.n_keys, self.one_text = len(where.queries), len(keys), where.side != "cross"
+        self.after = torch.zeros(self.n_queries, self.n_keys, dtype=torch.bool, device=device)
+        if self.one_text:
+            ids = torch.tensor(keys.ids, device=device)
+            same = (ids[:, None] == ids[None]) & ~self.special
+            self.after[:, 1:] = same[:, :-1]
+            self.after &= torch.ones_like(self.after).tril(-1)
+
+    def measured(self, pattern: Tensor, visible: Tensor) -> Tensor:
+        """pattern (h, T, S), visible (T, S) -> (1 + h, M), a uniform head first."""
+        uniform = visible.double() / visible.sum(dim=-1, keepdim=True).clamp(min=1)
+        rows = [self.measures(uniform[None], visible)]
+        # One head at a time: in float64 they would take twice the model's own memory.
+        rows += [self.measures(head.double()[None], visible) for head in pattern]
+        return torch.cat(rows)
+
+    def measures(self, p: Tensor, visible: Tensor) -> Tensor:
+        """p (n, T, S) of some heads, visible (T, S) -> (n, M), in the order of the fields of `Measures`."""
+        entropy = -torch.xlogy(p, p).sum(dim=-1)  # (n, T)
+        seen = visible.sum(dim=-1)
+        open_rows = seen >= 2
+        share = entropy[:, open_rows] / seen[open_rows].double().log()
+        values = [
+            entropy.mean(dim=1),
+            share.mean(dim=1),
+            p[..., self.special].sum(dim=-1).mean(dim=1),
+            p[..., 0].mean(dim=1),
+            p[..., self.punctuation].sum(dim=-1).mean(dim=1),
+        ]
+        if self.one_text:
+            at = torch.arange(self.n_keys, device=p.device)
+            distance = (at[:, None] - at[None]).abs()
+            repeated = self.after.any(dim=1)
+            values += [
+                (p * distance).sum(dim=-1).mean(dim=1),
+                p.diagonal(-1, 1, 2).mean(dim=1),
+                p.diagonal(0, 1, 2).mean(dim=1),
+                p.diagonal(1, 1, 2).mean(dim=1),
+                (p * self.after).sum(dim=-1)[:, repeated].mean(dim=1),
+            ]
+        return torch.stack(values, dim=1)
+
+    def named(self, values: Tensor) -> Measures:
+        """(..., M) -> the measures that have a meaning here, each (...)."""
+        columns = list(values.unbind(dim=-1))
+        entropy, share, special, first, punctuation = columns[:5]
+        distance, previous, same, following, induction = columns[5:] if self.one_text else (None,) * 5
+        single = self.n_queries == 1
+        return Measures(
+            entropy,
+            None if self.n_keys == 1 else share,
+            special,
+            first,
+            punctuation,
+            distance,
+            None if single else previous,
+            same,
+            None if single else following,
+            induction if self.after.any() else None,
+        )
+
+
+def _is_punctuation(piece: str) -> bool:
+    bare = piece.replace("▁", "")
+    return bool(bare) and all(unicodedata.category(character).startswith("P") for character in bare)
+
+
+# Its page.
+
+# A measure's field, its column, and what it measures.
+MEASURES = (
+    ("entropy", say("entropy"), say("entropy in nats")),
+    ("first", say("first"), say("the first token")),
+    ("special", say("ctrl"), say("control tokens (ctrl)")),
+    ("punctuation", say("punct"), say("punctuation")),
+    ("distance", say("dist."), say("dist. in tokens")),
+    ("previous", say("prev"), say("the token before (prev)")),
+    ("same", say("same"), say("the same")),
+    ("next", say("next"), say("the next")),
+    (
+        "induction",
+        say("induct"),
+        say("those after earlier copies of it (induct)"),
+    ),
+)
+COUNTED = ("entropy", "distance")  # the others are weights
+STAGES = {
+    "scores": say("scores q·k"),
+    "scaled": say("scaled scores"),
+    "masked": say("scores after mask and position bias"),
+    "pattern": say("attention"),
+}
+
+
+def _page(found: Attention) -> Page:
+    shown, what = found.patterns, ATTENTIONS[found.patterns.side]
+    one = shown.values.shape[:2] == (1, 1)
+    if shown.stage != "pattern":
+        stage = STAGES[shown.stage]
+        title = one_head(say("{what}: {stage}", what=what, stage=stage), shown.layers, shown.heads)
+        drawn = head_maps(
+            shown.values, shown.layers, shown.heads, shown.rows, shown.keys.pieces, scale="signed", unit=stage
+        )
+        return page(title, [drawn, _MEANS if one else _ONE])
+    drawn = head_maps(shown.values, shown.layers, shown.heads, shown.rows, shown.keys.pieces)
+    title = say("What the heads of {what} measure on this text", what=what)
+    measured = _measured(found)
+    if one:
+        return page(one_head(what, shown.layers, shown.heads), [drawn, _MEANS, Heading(title), *measured])
+    return page(
+        title, [*measured, _ONE, Heading(say("Where each head looks")), _most_weight(shown), drawn, _MEANS]
+    )
+
+
+_MEANS = Remark(
+    say(
+        "A row is one query: what it weighs. In a decoder the query at a token predicts the next one. Weights say where "
+        "a head reads, not what it takes from there, nor what depends on it."
+    )
+)
+_ONE = Remark(say("The weights of one head, token by token: give its layer and head."))
+
+
+def _most_weight(found: Patterns) -> Table:
+    """The keys that each head weighs most."""
+    rows = []
+    for i, layer in enumerate(found.layers):
+        for j, head in enumerate(found.heads):
+            means = found.values[i, j].float().mean(dim=0)
+            best = means.topk(min(3, len(means)))
+            pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            keys = "  ".join(
+                f"{truncate(found.keys.pieces[int(s)], 12)} {share(value)}" for value, s in pairs
+            )
+            rows.append((f"{layer}.{head}", keys))
+    return Table([left(HEAD), left(say("weighs most (mean over the queries)"))], rows)
+
+
+def _measured(found: Attention) -> list[Block]:
+    scores, uniform = found.scores, found.uniform
+    assert scores is not None and uniform is not None, "measured wherever the pattern is shown"
+    there = [each for each in MEASURES if getattr(scores, each[0]) is not None]
+    fields = [field for field, _, _ in there]
+    rows: list[list[Text]] = []
+    for i, layer in enumerate(found.patterns.layers):
+        for j, head in enumerate(found.patterns.heads):
+            rows.append([f"{layer}.{head}", *_row(scores, fields, i, j)])
+        rows.append([say("{layer} uniform", layer=layer), *_row(uniform, fields, i)])
+    counted = listed(what for field, _, what in there if field in COUNTED)
+    weights = listed(what for field, _, what in there if field not in COUNTED)
+    about = say(
+        "Means over the text: {counted}; the rest is weight from 0 to 1 on: {weights}. uniform: a head that weighs all "
+        "keys it sees alike. Scores of this text, not what a head is for.",
+        counted=counted,
+        weights=weights,
+    )
+    return [Table([left(HEAD), *(right(title) for _, title, _ in there)], rows), Remark(about)]
+
+
+def _row(measures: Measures, fields: Sequence[str], *place: int) -> list[str]:
+    return [f"{float(getattr(measures, field)[place]):.2f}" for field in fields]
