@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.measure import Effort, Row, opened_by_transformers, take_turns, translator_config
 from cutaway.models.build import build
 from cutaway.text.batches.batch import Batch
-from cutaway.train.device import multiplies_bf16
+from cutaway.train.machine import multiplies_bf16
 from cutaway.train.objective import next_token
 from cutaway.train.optimizer import Optimizer
 

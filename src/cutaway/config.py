@@ -1,7 +1,8 @@
-"""Configuration as frozen, validated values.
+"""Values declared once and checked when they are made, and what a model is built from.
 
-`parse` turns a mapping into a dataclass: unknown keys are errors that list the known ones, and a value of the
-wrong type is named with its place. `ModelConfig` is everything a model is built from.
+A `checked` class is a frozen dataclass whose fields are `key`s: type, default, bounds, and what it is for in words.
+`parse` turns a mapping (TOML, JSON) into such a class, strictly. Both refuse unknown keys with the nearest known one,
+wrong types, numbers out of bounds or not finite, and texts that hold a NUL.
 """
 
 import dataclasses
@@ -10,25 +11,227 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from dataclasses import MISSING, dataclass
+from typing import Any, Literal, TypeVar
 
 from cutaway.errors import CutawayError, brief, nearest
+from cutaway.words import Phrase, Text, listed, say
 
 T = TypeVar("T")
-
-
-# The greatest sizes that are believed: a config that asks for more is a mistake, and would only end in a full memory.
-MOST = {
-    "vocab_size": 10_000_000, "d_model": 65_536, "n_layers": 1_000, "n_encoder_layers": 1_000, "n_heads": 1_024,
-    "n_kv_heads": 1_024, "d_head": 8_192, "d_ff": 1_000_000, "max_len": 10_000_000, "position_offset": 1_000_000,
-    "n_segments": 1_000_000, "relative_buckets": 65_536, "relative_max_distance": 10_000_000,
-    "window": 10_000_000, "n_experts": 65_536, "n_experts_per_token": 65_536, "d_expert": 1_000_000,
-}  # fmt: skip
-MAY_BE_ZERO = ("position_offset", "n_segments", "n_experts")
+# A number above it, where no other bound is given, is a mistake.
+LARGEST = 10**15
 
 
 @dataclass(frozen=True, kw_only=True)
+class Key:
+    """What is known of a field beside its type and default: what it is for, and bounds (>, >=, <, <=) that hold for
+    each number in it, also in a list or a table."""
+
+    about: Text
+    ge: float | None = None
+    gt: float | None = None
+    le: float = LARGEST
+    lt: float | None = None
+
+    def allows(self, number: float) -> bool:
+        """Whether a number is finite and within the bounds."""
+        return (
+            (isinstance(number, int) or math.isfinite(number))
+            and (self.ge is None or number >= self.ge)
+            and (self.gt is None or number > self.gt)
+            and number <= self.le
+            and (self.lt is None or number < self.lt)
+        )
+
+    def expected(self, number: float) -> Phrase:
+        """The bounds in words, for whoever gave `number`."""
+        if self.ge is not None and self.le < LARGEST:
+            return say("{least:,} to {most:,}", least=self.ge, most=self.le)
+        bounds = (
+            (self.ge is not None, say("at least {bound:,}", bound=self.ge)),
+            (self.gt is not None, say("a number above {bound:,}", bound=self.gt)),
+            (self.le < LARGEST or number > LARGEST, say("at most {bound:,}", bound=self.le)),
+            (self.lt is not None, say("below {bound:,}", bound=self.lt)),
+        )
+        return listed([words for told, words in bounds if told] or [say("a finite number")])
+
+    def check(self, name: str, value: object) -> None:
+        """Raises CutawayError naming the value that is not allowed."""
+        if isinstance(value, tuple):
+            for place, item in enumerate(value):
+                self.check(f"{name}[{place}]", item)
+        elif isinstance(value, Mapping):
+            for inner, item in value.items():
+                self.check(f"{name}.{inner}", item)
+        elif isinstance(value, str) and "\0" in value:
+            raise CutawayError(
+                "{name} is {value}, expected a text without NUL", name=name, value=brief(value)
+            )
+        elif isinstance(value, int | float) and not isinstance(value, bool) and not self.allows(value):
+            raise CutawayError(
+                "{name} is {value}, expected {expected}",
+                name=name,
+                value=brief(value),
+                expected=self.expected(value),
+            )
+
+
+def key(
+    about: Text,
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float = LARGEST,
+    lt: float | None = None,
+) -> Any:
+    """A field of a `checked` class; without a default it must be given."""
+    known = Key(about=about, ge=ge, gt=gt, le=le, lt=lt)
+    return dataclasses.field(default=default, default_factory=default_factory, metadata={"key": known})
+
+
+@typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(key,))
+def checked(cls: type[T]) -> type[T]:
+    """A frozen, keyword-only dataclass that checks its values against their keys, before its own `__post_init__`."""
+    relations = getattr(cls, "__post_init__", None)
+
+    def check(self: Any) -> None:
+        for field in dataclasses.fields(self):
+            if known := field.metadata.get("key"):
+                known.check(field.name, getattr(self, field.name))
+        if relations is not None:
+            relations(self)
+
+    setattr(cls, "__post_init__", check)
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+def parse(
+    cls: type[T], values: Mapping[str, object], where: str, spelled: Mapping[str, str] | None = None
+) -> T:
+    """Build dataclass `cls` from `values`, strictly.
+
+    Nested dataclasses, `Literal`, `tuple[X, ...]`, `dict[str, X]` and `X | None` are understood; an int is
+    accepted for a float. `spelled` has the reader's own name of a key where it is another. Raises CutawayError that
+    names `where`, the key, and what was expected.
+    """
+    return _parse(cls, values, where, "", spelled or {})
+
+
+def _parse(
+    cls: type[T], values: Mapping[str, object], where: str, inside: str, spelled: Mapping[str, str]
+) -> T:
+    """`inside` is the table that `values` are: "" or, for example, "data.sources[0]"."""
+    assert dataclasses.is_dataclass(cls)
+    if not isinstance(values, Mapping):
+        if not inside:
+            raise CutawayError(
+                "{where}: expected a table of keys, got {value}", where=where, value=brief(values)
+            )
+        raise _wrong(where, inside, values, say("a table of keys"))
+    prefix = f"{inside}." if inside else ""
+    hints = typing.get_type_hints(cls)
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise CutawayError(
+                "{where}: unknown key {key!r}{hint}; known keys: {known}",
+                where=where,
+                key=f"{prefix}{name}",
+                hint=nearest(str(name), known),
+                known=", ".join(known),
+            )
+        shown = prefix + spelled.get(name, name)
+        arguments[name] = _convert(hints[name], value, where, shown)
+        if limits := known[name].metadata.get("key"):
+            _located(where, limits.check, shown, arguments[name])
+    for name, field in known.items():
+        if field.default is MISSING and field.default_factory is MISSING and name not in arguments:
+            raise CutawayError("{where}: key {key!r} is missing", where=where, key=f"{prefix}{name}")
+    place = say("{where}: {inside}", where=where, inside=inside) if inside else where
+    return _located(place, cls, **arguments)
+
+
+def _located(where: Text, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
+    """The result of a call, whose errors are told with the place that they are about."""
+    try:
+        return call(*positional, **named)
+    except ValueError as error:
+        raise CutawayError("{where}: {error}", where=where, error=error) from error
+
+
+def _wrong(where: str, name: str, value: object, expected: Text) -> CutawayError:
+    return CutawayError(
+        "{where}: {name} is {value}, expected {expected}",
+        where=where,
+        name=name,
+        value=brief(value),
+        expected=expected,
+    )
+
+
+def _convert(hint: object, value: object, where: str, name: str) -> object:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        *choices, last = [choice for choice in arguments if choice is not type(None)]
+        for choice in choices:
+            try:
+                return _convert(choice, value, where, name)
+            except CutawayError:
+                continue
+        return _convert(last, value, where, name)
+    if origin is Literal:
+        if value in arguments and type(value) in {type(choice) for choice in arguments}:
+            return value
+        choices = [str(choice) for choice in arguments]
+        close = nearest(value, choices) if isinstance(value, str) else ""
+        raise _wrong(
+            where, name, value, say("one of {choices}{hint}", choices=", ".join(choices), hint=close)
+        )
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise _wrong(where, name, value, say("a list"))
+        return tuple(_convert(arguments[0], item, where, f"{name}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise _wrong(where, name, value, say("a table of keys"))
+        return {
+            str(inner): _convert(arguments[1], item, where, f"{name}.{inner}")
+            for inner, item in value.items()
+        }
+    assert isinstance(hint, type), f"{name}: {hint} is not a kind of field this reads"
+    if dataclasses.is_dataclass(hint):
+        return _parse(hint, typing.cast(Mapping[str, object], value), where, name, {})
+    if hint is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023:
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise _wrong(where, name, value, _KINDS.get(hint, hint.__name__))
+    return value
+
+
+_KINDS: dict[type, Text] = {
+    int: say("a whole number"),
+    float: say("a number"),
+    str: say("a text"),
+    bool: say("true or false"),
+}
+
+
+def to_dict(instance: object) -> dict[str, object]:
+    """A dataclass as plain values that JSON and TOML can hold (tuples become lists)."""
+    assert dataclasses.is_dataclass(instance) and not isinstance(instance, type)
+    return json.loads(json.dumps(dataclasses.asdict(instance)))
+
+
+# The greatest sizes that are believed: more is a mistake, and would only end in a full memory.
+LAYERS, WIDTH, POSITIONS, PIECES = 1_000, 65_536, 10_000_000, 10_000_000
+
+
+@checked
 class RopeScaling:
     """How rotary frequencies are stretched so that a model reads further than it was trained at first.
 
@@ -38,40 +241,39 @@ class RopeScaling:
     `attention_factor` (Peng et al. 2023). `dynamic` changes nothing within `max_len`, which is enforced here.
     """
 
-    kind: Literal["linear", "llama3", "yarn", "dynamic"]
-    factor: float
-    original_max_len: int | None = None  # llama3 and yarn need it
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    attention_factor: float | None = None  # None: what the paper recommends, 0.1·ln(factor) + 1
+    kind: Literal["linear", "llama3", "yarn", "dynamic"] = key(say("how frequencies are stretched"))
+    factor: float = key(say("how many times further the model is to read"), gt=0)
+    original_max_len: int | None = key(
+        say("llama3, yarn: length first trained at"), default=None, ge=1, le=POSITIONS
+    )
+    low_freq_factor: float = key(say("llama3: turns up to which all is stretched"), default=1.0, gt=0)
+    high_freq_factor: float = key(say("llama3: turns from which nothing is stretched"), default=4.0, gt=0)
+    beta_fast: float = key(say("yarn: turns from which nothing is stretched"), default=32.0, gt=0)
+    beta_slow: float = key(say("yarn: turns up to which all is stretched"), default=1.0, gt=0)
+    attention_factor: float | None = key(
+        say("yarn: factor of cos and sin; not given: the paper's, 0.1·ln(factor) + 1"), default=None, gt=0
+    )
 
     def __post_init__(self) -> None:
-        for name in (
-            "factor",
-            "low_freq_factor",
-            "high_freq_factor",
-            "beta_fast",
-            "beta_slow",
-            "attention_factor",
-        ):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"rope_scaling.{name} is {value}, expected a number above 0")
-        if self.kind in ("llama3", "yarn"):
-            if self.original_max_len is None or not 1 <= self.original_max_len <= MOST["max_len"]:
-                raise ValueError(
-                    f"rope_scaling.original_max_len is {self.original_max_len}, expected the length first trained at"
-                )
-            if self.low_freq_factor >= self.high_freq_factor or self.beta_slow >= self.beta_fast:
-                raise ValueError(
-                    f"rope_scaling: low_freq_factor ({self.low_freq_factor}) must be below high_freq_factor "
-                    f"({self.high_freq_factor}), and beta_slow ({self.beta_slow}) below beta_fast ({self.beta_fast})"
-                )
+        if self.kind not in ("llama3", "yarn"):
+            return
+        if self.original_max_len is None:
+            raise CutawayError(
+                "original_max_len is missing, expected the length first trained at for {kind}",
+                kind=self.kind,
+            )
+        if self.low_freq_factor >= self.high_freq_factor or self.beta_slow >= self.beta_fast:
+            raise CutawayError(
+                "low_freq_factor ({low}) must be below high_freq_factor ({high}), and beta_slow "
+                "({slow}) below beta_fast ({fast})",
+                low=self.low_freq_factor,
+                high=self.high_freq_factor,
+                slow=self.beta_slow,
+                fast=self.beta_fast,
+            )
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class ModelConfig:
     """The numbers and choices one Transformer is built from; nothing else is read when it runs.
 
@@ -79,113 +281,155 @@ class ModelConfig:
     T5's unscaled scores are `attn_scale=1.0`, Marian's scaled embeddings `embed_scale=√d_model`.
     """
 
-    family: Literal["encoder-decoder", "decoder-only", "encoder-only"]
-    vocab_size: int
-    d_model: int  # width D of the residual stream
-    n_layers: int  # blocks of the decoder, or of the encoder where it is the only stack
-    n_heads: int
-    d_ff: int
-    n_encoder_layers: int | None = None  # encoder-decoder: None means n_layers
-    n_kv_heads: int | None = None  # grouped-query attention: None means n_heads
-    d_head: int | None = None  # None means d_model / n_heads
-    max_len: int = 512  # positions a learned or sinusoidal table has; the context limit of the others
-    norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] = "layernorm"  # 1p: scaled by 1 + weight (Gemma)
-    norm_eps: float = 1e-5
-    norm_order: Literal["pre", "post", "sandwich"] = (
-        "pre"  # sandwich: before and after each sublayer (Gemma 2)
+    family: Literal["encoder-decoder", "decoder-only", "encoder-only"] = key(say("which stacks there are"))
+    vocab_size: int = key(say("number of token ids"), ge=1, le=PIECES)
+    d_model: int = key(say("width of the residual stream"), ge=1, le=WIDTH)
+    n_layers: int = key(say("blocks of the decoder, or of the only stack"), ge=1, le=LAYERS)
+    n_heads: int = key(say("attention heads of a block"), ge=1, le=1_024)
+    d_ff: int = key(say("inner width of the feed-forward network"), ge=1, le=1_000_000)
+    n_encoder_layers: int | None = key(
+        say("encoder-decoder: blocks of the encoder; not given: n_layers"), default=None, ge=1, le=LAYERS
     )
-    final_norm: bool | None = None  # a norm after the last block: None means all but post-norm have it
-    position: Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"] = "rotary"
-    position_offset: int = 0  # row of the position table that the first token takes
-    sinusoid: Literal["halves", "halves_m2m"] = "halves"  # see nn.position.sinusoids
-    rope_base: float = 10_000.0
-    rope_local_base: float | None = None  # layers with a window: their own base, unscaled (Gemma 3)
-    rope_scaling: RopeScaling | None = None
-    window: int | None = None  # sliding-window attention: a token sees itself and the window - 1 before it
-    window_layers: tuple[int, ...] = ()  # the layers that have it; the others see everything
-    relative_buckets: int = 32
-    relative_max_distance: int = 128
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "gelu"
-    gated: bool = False  # GLU: activation(gate(x)) · up(x)
-    attn_bias: bool = True  # biases of the q, k, v and o projections
-    attn_out_bias: bool | None = None  # of the o projection alone, where it differs (Qwen2)
-    mlp_bias: bool = True
-    n_experts: int = 0  # mixture of experts in place of the feed-forward network; 0: none
-    n_experts_per_token: int = 2  # the k best ones work on a token
-    d_expert: int | None = None  # feed-forward width of one expert: None means d_ff
-    experts_renormalised: bool = True  # the weights of the chosen ones are scaled to sum to 1
-    dense_layers: tuple[int, ...] = ()  # layers that keep the plain network
-    qk_norm: bool = False  # a norm over each head's query and key (Qwen3)
-    attn_scale: float | None = None  # None means 1/√d_head
-    attn_softcap: float | None = None  # c·tanh(score/c) before the mask (Gemma 2)
-    embed_scale: float = 1.0
-    embed_norm: bool = False
-    n_segments: int = 0  # sentence A/B embeddings (BERT)
-    tied: bool = True  # the output matrix is the embedding matrix
-    head: Literal["linear", "masked", "none"] = "linear"
-    # masked: BERT's dense, activation, norm before the output; none: the model gives vectors, not words
-    head_bias: bool = False
-    logit_scale: float = 1.0
-    logit_softcap: float | None = None  # c·tanh(logit/c)
-    dropout: float = 0.0
-    pad_id: int | None = None
-    bos_id: int | None = None
-    eos_id: int | None = None
-    mask_id: int | None = None
-    decoder_start_id: int | None = None
+    n_kv_heads: int | None = key(
+        say("heads of keys and values; not given: n_heads"), default=None, ge=1, le=1_024
+    )
+    d_head: int | None = key(say("width of a head; not given: d_model/n_heads"), default=None, ge=1, le=8_192)
+    max_len: int = key(say("the context limit in tokens"), default=512, ge=1, le=POSITIONS)
+    norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] = key(
+        say("kind of norm; rmsnorm1p scales by 1 + weight (Gemma)"), default="layernorm"
+    )
+    norm_eps: float = key(say("what a norm adds to the variance"), default=1e-5, gt=0)
+    norm_order: Literal["pre", "post", "sandwich"] = key(
+        say("norms before each sublayer, after it, or both (sandwich: Gemma 2)"), default="pre"
+    )
+    final_norm: bool | None = key(
+        say("a norm after the last block; not given: all but post-norm models have one"), default=None
+    )
+    position: Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"] = key(
+        say("how positions are told"), default="rotary"
+    )
+    position_offset: int = key(
+        say("the first token's row of the position table"), default=0, ge=0, le=1_000_000
+    )
+    # see nn.position.sinusoids
+    sinusoid: Literal["halves", "halves_m2m"] = key(say("layout of sines and cosines"), default="halves")
+    rope_base: float = key(say("base of the rotary frequencies"), default=10_000.0, gt=0)
+    rope_local_base: float | None = key(
+        say("base of the layers with a window, unscaled (Gemma 3); not given: rope_base"), default=None, gt=0
+    )
+    rope_scaling: RopeScaling | None = key(say("how rotary frequencies are stretched"), default=None)
+    window: int | None = key(
+        say("sliding window: a token sees itself and the window - 1 before it"),
+        default=None,
+        ge=1,
+        le=POSITIONS,
+    )
+    window_layers: tuple[int, ...] = key(
+        say("layers that have the window; the others see everything"), default=(), ge=0
+    )
+    relative_buckets: int = key(say("relative: number of distances told apart"), default=32, ge=4, le=WIDTH)
+    relative_max_distance: int = key(
+        say("relative: distance from which one bucket holds all"), default=128, ge=1, le=POSITIONS
+    )
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = key(
+        say("activation of the feed-forward network"), default="gelu"
+    )
+    gated: bool = key(say("gated feed-forward network (GLU): activation(gate(x)) · up(x)"), default=False)
+    attn_bias: bool = key(say("biases of the q, k, v and o projections"), default=True)
+    attn_out_bias: bool | None = key(say("bias of the o projection where it differs (Qwen2)"), default=None)
+    mlp_bias: bool = key(say("biases of the feed-forward network"), default=True)
+    n_experts: int = key(
+        say("experts in place of the feed-forward network; 0: none"), default=0, ge=0, le=WIDTH
+    )
+    n_experts_per_token: int = key(say("experts that work on a token"), default=2, ge=1, le=WIDTH)
+    d_expert: int | None = key(say("width of one expert; not given: d_ff"), default=None, ge=1, le=1_000_000)
+    experts_renormalised: bool = key(
+        say("weights of the chosen experts are scaled to sum to 1"), default=True
+    )
+    dense_layers: tuple[int, ...] = key(say("layers that keep the plain network"), default=(), ge=0)
+    qk_norm: bool = key(say("a norm over each head's query and key (Qwen3)"), default=False)
+    attn_scale: float | None = key(say("factor of the scores; not given: 1/√d_head"), default=None, gt=0)
+    attn_softcap: float | None = key(say("cap c of c·tanh(score/c) before the mask"), default=None, gt=0)
+    embed_scale: float = key(say("factor of the embeddings"), default=1.0, gt=0)
+    embed_norm: bool = key(say("a norm after the embeddings"), default=False)
+    n_segments: int = key(say("embeddings of sentence A, B (BERT)"), default=0, ge=0, le=1_000_000)
+    tied: bool = key(say("the output matrix is the embedding matrix"), default=True)
+    head: Literal["linear", "masked", "none"] = key(
+        say("output head; masked: BERT's, with dense layer and norm; none: vectors, not words"),
+        default="linear",
+    )
+    head_bias: bool = key(say("a bias of the output head"), default=False)
+    logit_scale: float = key(say("factor of the logits"), default=1.0, gt=0)
+    logit_softcap: float | None = key(say("cap c of c·tanh(logit/c)"), default=None, gt=0)
+    dropout: float = key(say("part of the activations dropped while training"), default=0.0, ge=0, lt=1)
+    pad_id: int | None = key(say("id of padding"), default=None, ge=0)
+    bos_id: int | None = key(say("id of the beginning of a text"), default=None, ge=0)
+    eos_id: int | None = key(say("id of the end of a text"), default=None, ge=0)
+    mask_id: int | None = key(say("id of the mask"), default=None, ge=0)
+    decoder_start_id: int | None = key(say("id that the decoder is given first"), default=None, ge=0)
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
-            value, least = getattr(self, name), 0 if name in MAY_BE_ZERO else 1
-            if value is not None and not least <= value <= most:
-                raise ValueError(f"{name} is {value}, expected {least} to {most:,}")
-        for name in (
-            "norm_eps", "rope_base", "rope_local_base", "embed_scale", "logit_scale", "attn_scale", "attn_softcap",
-            "logit_softcap",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}, expected a number above 0")
-        exact = (
-            self.relative_buckets // 4
-        )  # of one direction's half, as T5 counts where both directions are seen
-        if exact < 1 or self.relative_max_distance <= 2 * exact:
-            raise ValueError(
-                f"relative_buckets is {self.relative_buckets} and relative_max_distance {self.relative_max_distance}, "
-                "expected at least 4 buckets, and a distance of more than half their number"
+        # buckets of one direction's exact half, as T5 counts where both directions are seen
+        exact = self.relative_buckets // 4
+        if self.relative_max_distance <= 2 * exact:
+            raise CutawayError(
+                "relative_max_distance is {distance}, expected more than half of relative_buckets ({buckets})",
+                distance=self.relative_max_distance,
+                buckets=self.relative_buckets,
             )
-        if self.d_head is None and self.d_model % self.n_heads:
-            raise ValueError(f"d_model ({self.d_model}) must be a multiple of n_heads ({self.n_heads})")
-        if self.n_heads % self.kv_heads:
-            raise ValueError(f"n_heads ({self.n_heads}) must be a multiple of n_kv_heads ({self.kv_heads})")
+        for whole, part in (("d_model", "n_heads"), ("n_heads", "n_kv_heads")):
+            size, divisor = getattr(self, whole), getattr(self, part)
+            if divisor is not None and size % divisor and (part == "n_kv_heads" or self.d_head is None):
+                raise CutawayError(
+                    "{whole} ({size}) must be a multiple of {part} ({divisor})",
+                    whole=whole,
+                    size=size,
+                    part=part,
+                    divisor=divisor,
+                )
         if self.position == "rotary" and self.head_width % 2:
-            raise ValueError(f"rotary positions need an even d_head, not {self.head_width}")
+            raise CutawayError("rotary positions need an even d_head, not {width}", width=self.head_width)
         if self.position == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout is {self.dropout}, expected 0 <= dropout < 1")
+            raise CutawayError("sinusoidal positions need an even d_model, not {width}", width=self.d_model)
         for name in ("window_layers", "dense_layers"):
             layers = getattr(self, name)
-            if len(set(layers)) != len(layers) or any(not 0 <= layer < self.n_layers for layer in layers):
-                raise ValueError(
-                    f"{name} is {list(layers)}, expected layer numbers 0 to {self.n_layers - 1}, each once"
+            if len(set(layers)) != len(layers) or any(layer >= self.n_layers for layer in layers):
+                raise CutawayError(
+                    "{name} is {layers}, expected layer numbers 0 to {last}, each once",
+                    name=name,
+                    layers=brief(list(layers)),
+                    last=self.n_layers - 1,
                 )
         if (self.window is None) != (not self.window_layers):
-            raise ValueError(
-                f"window is {self.window} and window_layers {list(self.window_layers)}: give both or neither"
+            raise CutawayError(
+                "window is {window} and window_layers is {layers}: give both or neither",
+                window=self.window,
+                layers=brief(list(self.window_layers)),
             )
         if self.window is not None and self.family != "decoder-only":
-            raise ValueError("window belongs to the decoder-only family")
+            raise CutawayError(
+                "window belongs to the decoder-only family, not to {family}", family=self.family
+            )
         if self.n_experts and self.n_experts_per_token > self.n_experts:
-            raise ValueError(
-                f"n_experts_per_token ({self.n_experts_per_token}) is more than there are n_experts ({self.n_experts})"
+            raise CutawayError(
+                "n_experts_per_token is {chosen}, more than there are experts (n_experts is {experts})",
+                chosen=self.n_experts_per_token,
+                experts=self.n_experts,
             )
         if self.n_encoder_layers is not None and self.family != "encoder-decoder":
-            raise ValueError("n_encoder_layers belongs to the encoder-decoder family; others have n_layers")
+            raise CutawayError(
+                "n_encoder_layers belongs to the encoder-decoder family; {family} has n_layers",
+                family=self.family,
+            )
         for name in ("pad_id", "bos_id", "eos_id", "mask_id", "decoder_start_id"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < self.vocab_size:
-                raise ValueError(f"{name} is {value}, expected an id below vocab_size ({self.vocab_size})")
+            if value is not None and value >= self.vocab_size:
+                raise CutawayError(
+                    "{name} is {value}, expected an id below vocab_size ({size})",
+                    name=name,
+                    value=value,
+                    size=self.vocab_size,
+                )
 
     @property
     def kv_heads(self) -> int:
@@ -210,94 +454,3 @@ class ModelConfig:
     @property
     def has_final_norm(self) -> bool:
         return self.norm_order != "post" if self.final_norm is None else self.final_norm
-
-
-def parse(cls: type[T], values: Mapping[str, object], where: str) -> T:
-    """Build dataclass `cls` from `values`, strictly.
-
-    Nested dataclasses, `Literal`, `tuple[X, ...]`, `dict[str, X]` and `X | None` are understood; an int is
-    accepted for a float. Raises CutawayError that names `where`, the key, and what was expected.
-    """
-    assert dataclasses.is_dataclass(cls)
-    if not isinstance(values, Mapping):
-        raise CutawayError(
-            "{where}: expected a table of keys, got {values}", where=where, values=brief(values)
-        )
-    hints = typing.get_type_hints(cls)
-    known = {field.name: field for field in dataclasses.fields(cls)}
-    for key in values:
-        if key not in known:
-            hint = nearest(str(key), known)
-            raise CutawayError(
-                "{where}: unknown key {key!r}{hint}; known keys: {known}",
-                where=where,
-                key=key,
-                hint=hint,
-                known=", ".join(known),
-            )
-    arguments = {key: _convert(hints[key], value, f"{where}.{key}") for key, value in values.items()}
-    for name, field in known.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and name not in arguments:
-            raise CutawayError("{where}: key {name!r} is missing", where=where, name=name)
-    try:
-        return cls(**arguments)
-    except CutawayError:
-        raise
-    except ValueError as error:
-        raise CutawayError("{where}: {error}", where=where, error=error) from error
-
-
-def _convert(hint: object, value: object, where: str) -> object:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        choices = [choice for choice in arguments if choice is not type(None)]
-        for choice in choices[:-1]:
-            try:
-                return _convert(choice, value, where)
-            except CutawayError:
-                continue
-        return _convert(choices[-1], value, where)
-    if origin is Literal:
-        if value in arguments and type(value) in {type(choice) for choice in arguments}:
-            return value
-        hint_text = nearest(value, [str(a) for a in arguments]) if isinstance(value, str) else ""
-        raise CutawayError(
-            "{where} is {value}, expected one of {arguments}{hint_text}",
-            where=where,
-            value=brief(value),
-            arguments=", ".join(map(str, arguments)),
-            hint_text=hint_text,
-        )
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise CutawayError("{where} is {value}, expected a list", where=where, value=brief(value))
-        return tuple(_convert(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if origin is dict:
-        if not isinstance(value, Mapping):
-            raise CutawayError(
-                "{where} is {value}, expected a table of keys", where=where, value=brief(value)
-            )
-        return {str(key): _convert(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
-    assert isinstance(hint, type), f"{where}: {hint} is not a kind of field this reads"
-    if dataclasses.is_dataclass(hint):
-        return parse(hint, typing.cast(Mapping[str, object], value), where)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise CutawayError(
-            "{where} is {value}, expected {get}",
-            where=where,
-            value=brief(value),
-            get=names.get(hint, hint.__name__),
-        )
-    return value
-
-
-def to_dict(instance: object) -> dict[str, object]:
-    """A dataclass as plain values that JSON and TOML can hold (tuples become lists)."""
-    assert dataclasses.is_dataclass(instance) and not isinstance(instance, type)
-    return json.loads(json.dumps(dataclasses.asdict(instance)))

@@ -30,9 +30,11 @@ def read_text(path: Path) -> str:
 
 def read_toml(path: Path) -> dict[str, object]:
     """A TOML file as nested dicts. Raises CutawayError naming file and line."""
+    text = read_text(path)
     try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(text)
+    # a number of thousands of digits is a ValueError too
+    except (ValueError, RecursionError) as error:
         raise CutawayError("{path}: not valid TOML: {error}", path=path, error=error) from error
 
 
@@ -90,4 +92,11 @@ def override(values: Mapping[str, object], assignments: Sequence[str], where: st
             place[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             place[key] = text.strip()
+        except (ValueError, RecursionError) as error:
+            raise CutawayError(
+                "{where}: {assignment} is not valid: {error}",
+                where=where,
+                assignment=brief(assignment),
+                error=error,
+            ) from error
     return result

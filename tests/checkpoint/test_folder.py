@@ -73,7 +73,7 @@ def test_wrong_tensors_are_named(tmp_path: Path) -> None:
         ({"model_type": "lama"}, r"model_type is 'lama' \(did you mean 'llama'\?\)"),
         ({"hidden_size": None}, "hidden_size is None"),
         ({"hidden_size": "24"}, "hidden_size is '24', expected a whole number"),
-        ({"hidden_size": -24}, "d_model is -24"),
+        ({"hidden_size": -24}, "hidden_size is -24, expected 1 to"),
         ({"num_attention_heads": 5}, "multiple of n_heads"),
         ({"rope_parameters": {"rope_type": "lama3"}}, "'lama3'"),
         ({"rope_parameters": 3}, "rope_parameters is 3"),

@@ -75,7 +75,7 @@ def test_angles_stay_exact_in_a_model_of_16_bits(kind: str) -> None:
 @pytest.mark.parametrize(
     ("scaling", "message"),
     [
-        ({"kind": "llama3", "factor": 8.0}, "original_max_len is None"),
+        ({"kind": "llama3", "factor": 8.0}, "original_max_len is missing"),
         ({"kind": "linear", "factor": 0.0}, "factor is 0.0, expected a number above 0"),
         ({"kind": "longrope", "factor": 2.0}, "kind is 'longrope', expected one of linear, llama3, yarn, dynamic"),
         ({"kind": "llama3", "factor": 8.0, "original_max_len": 64, "low_freq_factor": 4.0}, "must be below"),

@@ -13,15 +13,14 @@ from cutaway.models.build import Model, build
 from cutaway.text.batches.packing import DocumentBatches, MaskedBatches
 from cutaway.text.batches.pairs import PairBatches, Pairs
 from cutaway.text.batches.ragged import Ragged
-from cutaway.train.average import Average, AverageName
-from cutaway.train.evaluate import Scores
 from cutaway.train.loop import Batches, Trainer
 from cutaway.train.objective import Objective, masked, next_token
-from cutaway.train.optimizer import Optimizer, OptimizerName
-from cutaway.train.position import Limits
+from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress
-from cutaway.train.schedule import Schedule
+from cutaway.train.recipe import AverageName, TrainPart
 from cutaway.train.state import RunFolder
+from cutaway.train.validation import Scores
+from cutaway.words import Text
 
 TextBatches = PairBatches | DocumentBatches | MaskedBatches
 FAMILIES = ["encoder-decoder", "decoder-only", "encoder-only"]
@@ -71,40 +70,44 @@ def trainer(
     folder: RunFolder,
     family: str = "encoder-decoder",
     *,
-    steps: int = 6,
     dropout: float = 0.1,
-    accumulate: int = 2,
-    optimizer: OptimizerName = "adamw",
     average: AverageName = "ema",
     batches: Batches | None = None,
     objective: Objective | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     validate: Callable[[Model, Callable[[], bool]], Scores | None] | None = None,
-    limits: Limits | None = None,
-    fingerprint: dict[str, object] | None = None,
-    clip: float | None = 1.0,
-    eps: float = 1e-9,
+    **changes: object,
 ) -> Trainer:
-    """A trainer over the examples of `family`; equal arguments train equally."""
+    """A trainer over the examples of `family`, with `changes` to its plan; equal arguments train equally."""
     torch.manual_seed(7)
     model = build(tiny(family, dropout=dropout))
+    values = {
+        "objective": "seq2seq",
+        "steps": 6,
+        "accumulate": 2,
+        "schedule": "cosine",
+        "warmup": 3,
+        **changes,
+    }
+    plan = parse(TrainPart, values, "plan")
     return Trainer(
         model,
         examples(family) if batches is None else batches,
         objective_for(family) if objective is None else objective,
-        Optimizer(model, optimizer, lr=0.01, eps=eps),
-        Schedule(name="cosine", warmup=3),
+        plan,
+        Optimizer(model, plan.optimizer, lr=0.01, eps=plan.eps),
         Average(model, average, decay=0.9, count=2, every=2),
-        Limits(steps=steps, save_every=1000) if limits is None else limits,
         folder,
         write_model=lambda path, model: checkpoint.save(path, model),
         validate=validate,
         progress=Progress(folder.path / "log.jsonl"),
-        accumulate=accumulate,
-        clip=clip,
-        fingerprint=fingerprint,
         interrupted=interrupted,
     )
+
+
+def never(text: Text) -> None:
+    """For `tell`, where nothing is to be told."""
+    pytest.fail(str(text))
 
 
 @pytest.fixture

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.train.conftest import FAMILIES, examples, trainer
+from tests.train.conftest import FAMILIES, examples, never, trainer
 from torch import Tensor, nn
 
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batches.batch import IGNORED, Batch
-from cutaway.train.evaluate import Scores
 from cutaway.train.loop import Trainer, TrainingStopped
 from cutaway.train.objective import Objective, next_token
-from cutaway.train.optimizer import OptimizerName
-from cutaway.train.position import Limits
+from cutaway.train.recipe import OptimizerName
 from cutaway.train.state import RunFolder
+from cutaway.train.validation import Scores
 
 
 def weights(made: Trainer) -> list[Tensor]:
@@ -47,7 +46,7 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, family: str, optimizer: Op
     whole = trainer(straight, family, steps=14, optimizer=optimizer)
     whole.run()
     assert whole.batches.state()["epoch"] != 0
-    half = trainer(parts, family, optimizer=optimizer, limits=Limits(steps=14), interrupted=after(5))
+    half = trainer(parts, family, optimizer=optimizer, steps=14, interrupted=after(5))
     half.run()
     assert half.position.step == 5
     rest = trainer(parts, family, steps=14, optimizer=optimizer)
@@ -87,10 +86,7 @@ def test_a_stop_at_the_end_of_an_epoch_keeps_the_dropout(tmp_path: Path) -> None
     epoch = len(list(examples("decoder-only").once()))
     whole = trainer(straight, "decoder-only", steps=epoch + 2, accumulate=1, dropout=0.3)
     whole.run()
-    limits = Limits(steps=epoch)
-    half = trainer(parts, "decoder-only", limits=limits, accumulate=1, dropout=0.3)
-    half.schedule = whole.schedule
-    half.limits = Limits(steps=epoch + 2, save_every=epoch)
+    half = trainer(parts, "decoder-only", steps=epoch + 2, save_every=epoch, accumulate=1, dropout=0.3)
     half.interrupted = lambda: half.position.step == epoch
     half.run()
     assert half.batches.state()["epoch"] == 1 and half.batches.state()["position"] == 0
@@ -98,18 +94,6 @@ def test_a_stop_at_the_end_of_an_epoch_keeps_the_dropout(tmp_path: Path) -> None
     rest.resume(parts.at(epoch))
     rest.run()
     assert log(parts) == log(straight) and same(whole, rest)
-
-
-def test_a_changed_recipe_is_named(folder: RunFolder) -> None:
-    before = {"train": {"lr": 0.01, "steps": 6}, "model": {"d_model": 16}}
-    trainer(folder, steps=1, fingerprint=before).run()
-    now = {"train": {"lr": 0.02, "steps": 9}, "model": {"d_model": 16}}
-    with pytest.raises(CutawayError, match=r"train\.lr: 0\.01 -> 0\.02"):
-        trainer(folder, fingerprint=now).resume(folder.at(1))
-    free = {"train": {"lr": 0.01, "steps": 9}, "model": {"d_model": 16}}
-    again = trainer(folder, fingerprint=free)
-    again.resume(folder.at(1))
-    assert again.position.step == 1
 
 
 def test_other_data_are_named_on_resume(folder: RunFolder) -> None:
@@ -242,11 +226,10 @@ def test_no_loss_that_is_not_finite_reaches_the_weights(
 
 
 def test_stops_after_too_many_in_a_row_with_a_good_checkpoint(folder: RunFolder) -> None:
-    limits = Limits(steps=99, max_bad_steps=3)
-    made = trainer(folder, limits=limits, objective=poisoned(math.nan, set(range(5, 99)), False))
+    made = trainer(folder, steps=99, max_bad_steps=3, objective=poisoned(math.nan, set(range(5, 99)), False))
     with pytest.raises(TrainingStopped, match=r"stopped at step 5.*3 steps in a row.*samples.*step-00000005"):
         made.run()
-    assert folder.newest(pytest.fail) == folder.at(5)
+    assert folder.newest(never) == folder.at(5)
     again = trainer(folder)
     again.resume(folder.at(5))
     assert same(made, again)
@@ -258,8 +241,9 @@ def scored(losses: list[float]) -> Callable[[Model, Callable[[], bool]], Scores]
 
 
 def test_early_stop_keeps_the_best_and_the_last(folder: RunFolder) -> None:
-    limits = Limits(steps=99, validate_every=2, patience=2, keep=1)
-    made = trainer(folder, limits=limits, validate=scored([3.0, 2.0, 2.5, 2.0, 9.0]))
+    made = trainer(
+        folder, steps=99, validate_every=2, patience=2, keep=1, validate=scored([3.0, 2.0, 2.5, 2.0, 9.0])
+    )
     position = made.run()
     assert (position.step, position.best_step, position.best_loss) == (8, 4, 2.0)
     assert folder.steps() == [4, 8]
@@ -276,27 +260,25 @@ def test_validation_does_not_touch_training(tmp_path: Path) -> None:
             torch.rand(3)
             return Scores(loss=1.0, tokens=1)
 
-        limits = Limits(steps=4, validate_every=1)
-        made = trainer(folder, limits=limits, validate=look if validate else None, dropout=0.3)
+        made = trainer(folder, steps=4, validate_every=1, validate=look if validate else None, dropout=0.3)
         made.run()
         runs.append(made)
     assert same(*runs)
 
 
 def test_an_interrupted_validation_is_repeated_on_resume(folder: RunFolder) -> None:
-    limits = Limits(steps=4, validate_every=2)
-    made = trainer(folder, limits=limits, validate=lambda model, interrupted: None)
+    made = trainer(folder, steps=4, validate_every=2, validate=lambda model, interrupted: None)
     assert made.run().step == 2
-    again = trainer(folder, limits=limits, validate=scored([1.0, 2.0]))
+    again = trainer(folder, steps=4, validate_every=2, validate=scored([1.0, 2.0]))
     again.resume(folder.at(2))
     position = again.run()
     assert [entry["step"] for entry in position.history] == [2, 4]
 
 
 def test_tokens_and_minutes_end_a_run_too(folder: RunFolder) -> None:
-    made = trainer(folder, limits=Limits(tokens=100))
+    made = trainer(folder, steps=None, tokens=100)
     position = made.run()
     last = log(folder)[-1]["tokens"]
     assert isinstance(last, int) and position.tokens >= 100 > position.tokens - last
-    timed = trainer(folder, limits=Limits(minutes=0.5 / 60))
+    timed = trainer(folder, steps=None, minutes=0.5 / 60)
     assert timed.run().seconds == pytest.approx(0.5, abs=0.4)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cutaway.train.evaluate import Scores
 from cutaway.train.progress import Progress, clock
+from cutaway.train.validation import Scores
 
 
 def entry(step: int, loss: float = 2.0) -> dict[str, object]:

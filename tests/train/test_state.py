@@ -1,5 +1,6 @@
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.train.conftest import never
 
 from cutaway.errors import CutawayError
 from cutaway.train.state import RunFolder, damage, read_state
+from cutaway.words import Text
 
 # In a fresh process, for each point: a fork that dies at this point of saving step 2, after step 1 was saved.
 KILLED = """
@@ -46,7 +49,7 @@ def save(folder: RunFolder, step: int, size: int = 4) -> Path:
 
 def test_what_is_saved_comes_back(folder: RunFolder) -> None:
     path = save(folder, 3)
-    assert path.name == "step-00000003" and folder.newest(pytest.fail) == path
+    assert path.name == "step-00000003" and folder.newest(never) == path
     tensors, values = read_state(path)
     assert torch.equal(tensors["w"], torch.full((4,), 3.0)) and values == {"step": 3}
     assert sorted(entry.name for entry in folder.path.iterdir()) == ["step-00000003"]
@@ -67,17 +70,17 @@ def test_every_damage_is_found_and_named(folder: RunFolder) -> None:
         for data in wrong:
             file.write_bytes(data)
             found = damage(path)
-            assert found is not None and str(file) in found
-        warnings: list[str] = []
+            assert found is not None and str(file) in str(found)
+        warnings: list[Text] = []
         assert folder.newest(warnings.append) == good
-        assert len(warnings) == 1 and name in warnings[0]
+        assert len(warnings) == 1 and name in str(warnings[0])
         file.unlink()
-        assert "missing" in (damage(path) or "")
+        assert "missing" in str(damage(path))
         file.write_bytes(whole)
         assert damage(path) is None
     for text in ("", "{", "[]", "{}", '{"files": 3}', '{"files": {"config.json": 1}}'):
         (path / "manifest.json").write_text(text)
-        assert "manifest.json" in (damage(path) or "") or "config.json" in (damage(path) or "")
+        assert re.search(r"manifest\.json|config\.json", str(damage(path)))
     (path / "manifest.json").unlink()
     assert folder.steps() == [1]
 
@@ -108,7 +111,7 @@ def test_a_delete_that_fails_is_reported_and_leaves_nothing_half_valid(
 
     monkeypatch.setattr(shutil, "rmtree", refuse)
     failed = folder.retain(1, best=None)
-    assert len(failed) == 2 and "step-00000001" in failed[0] and "busy" in failed[0]
+    assert len(failed) == 2 and re.search("step-00000001.*busy", str(failed[0]))
     assert folder.steps() == [3] and damage(folder.at(3)) is None
 
 
@@ -139,7 +142,7 @@ def test_a_full_disk_is_said_and_nothing_partial_stays(folder: RunFolder) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert [entry.name for entry in folder.path.iterdir()] == ["step-00000001"]
-    assert folder.newest(pytest.fail) == folder.at(1)
+    assert folder.newest(never) == folder.at(1)
 
 
 def test_killed_at_any_point_of_a_save(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_killed_at_any_point_of_a_save(tmp_path: Path) -> None:
         path = tmp_path / point
         assert list(path.glob("*.tmp-*")) or point == "renamed"
         with RunFolder(path) as folder:
-            assert folder.newest(pytest.fail) == folder.at(2 if point == "renamed" else 1)
+            assert folder.newest(never) == folder.at(2 if point == "renamed" else 1)
             assert not list(path.glob("*.tmp-*"))
 
 

@@ -145,13 +145,7 @@ class Architecture:
                     ours=key.ours,
                 )
             ours[key.ours], source[key.ours] = value, key.theirs
-        try:
-            return parse(ModelConfig, ours, where)
-        except CutawayError as error:
-            message = str(error)
-            for name, key in source.items():  # the reader has the file's keys before them, not ours
-                message = message.replace(f"{where}.{name} is", f"{where}: {key} is")
-            raise CutawayError(message) from error
+        return parse(ModelConfig, ours, where, source)  # the reader has the file's keys before them, not ours
 
     def expresses(self, config: ModelConfig) -> bool:
         """Whether a file of this architecture says everything that `config` says."""

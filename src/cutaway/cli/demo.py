@@ -58,7 +58,7 @@ def demo(
     lang = lang or reader_locale()
     words = WORDS[lang]
 
-    from cutaway.inspection.pages.alignment import alignment_map
+    from cutaway.inspection.questions.align import alignment_map
 
     translator = open_translator(TRANSLATOR)
     write(words["opening"].format(parameters=sum(p.numel() for p in translator.model.parameters())))

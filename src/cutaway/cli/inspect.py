@@ -67,7 +67,7 @@ def command_of(question: "Question") -> TyperCommand:
         outputs.check()
         locale: Locale = given.pop("lang") or reader_locale()
         model: str = given.pop("model")
-        text: str | None = texts_from(given.pop("text"))[0] if "text" in given else None
+        text = texts_from(given.pop("text"))[0] if question.subject == "text" else None
 
         from cutaway.inspection.answers import Session
 
@@ -146,6 +146,8 @@ def _declared(name: str, parameter: "Parameter") -> signatures.Parameter:
     if isinstance(option, Repeated):
         about = told("{about} One JSON object or a list; may be repeated.", about=option.about)
         kind, default = list[str], None
+    elif option.positional and get_origin(kind) is tuple:
+        kind, default = list[str], None
     elif not native:
         kind, default = str, None
     if parameter.required:
@@ -161,6 +163,10 @@ def _declared(name: str, parameter: "Parameter") -> signatures.Parameter:
 
 def _value(parameter: "Parameter", given: object) -> object:
     """An option as JSON has it."""
+    from cutaway.inspection.options import read_token
+
+    if isinstance(given, list) and parameter.option.positional:
+        return [read_token(text) for text in given]
     if isinstance(given, list):
         return [each for text in given for each in _many(parameter.read(text))]
     return parameter.read(given) if isinstance(given, str) else given
@@ -192,6 +198,7 @@ class Outputs:
 
     def write(self, answer: "Answer", locale: Locale) -> None:
         from cutaway.inspection.saving import save
+        from cutaway.page.figures import write_figures
         from cutaway.page.html import document
 
         page = answer.page()
@@ -199,6 +206,9 @@ class Outputs:
             names = save(self.save, answer.about(), answer.result)
             more = say(" and {n} more", n=len(names) - 6) if len(names) > 6 else ""
             note(say("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more))
+        if self.svg is not None:
+            for path in write_figures(self.svg, page, locale):
+                note(say("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000))
         if self.html is not None:
             self.html.write_text(document(page, locale), encoding="utf-8")
             note(say("{path}: {size:,.0f} kB", path=self.html, size=self.html.stat().st_size / 1000))

@@ -12,7 +12,7 @@ from cutaway.words import Locale, Text, reader_locale, said, told
 
 if TYPE_CHECKING:
     from cutaway.page.blocks import Matrix, Page
-    from cutaway.page.terminal import Terminal
+    from cutaway.page.console import Terminal
 
 
 def write(text: str = "", end: str = "\n") -> None:
@@ -35,34 +35,28 @@ def columns() -> int:
 
 def terminal(locale: Locale | None = None) -> "Terminal":
     """What standard output can show, in the reader's language unless another is given."""
-    from cutaway.page.terminal import Terminal
+    from cutaway.page.console import Terminal
 
     return Terminal(columns(), shows_unicode(), locale or reader_locale())
 
 
 def write_page(page: "Page", locale: Locale | None = None) -> None:
     """A page, with styles where standard output is a terminal."""
-    from rich.console import Console
-    from rich.text import Text as RichText
-
-    console = Console(width=columns(), markup=False, highlight=False, emoji=False)
-    for line in terminal(locale).lines(page):
-        console.print(RichText.assemble(*line), soft_wrap=True)
+    terminal(locale).print(page)
 
 
 def write_map(matrix: "Matrix", locale: Locale | None = None) -> None:
     """A heat map."""
-    for line in terminal(locale).matrix(matrix):
-        write(line)
+    terminal(locale).print(matrix)
 
 
 def write_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> None:
-    """A table without a frame; the columns at the places in `right` are aligned to the right. Cells are printed
-    as they are, the last column alone is wrapped."""
+    """A table without a frame; the columns at the places in `right` are aligned to the right, the last column alone is
+    wrapped."""
     from cutaway.page.blocks import Column, Table
 
     titles = [Column(header, "right" if place in right else "left") for place, header in enumerate(headers)]
-    write("\n".join(terminal().table(Table(titles, list(rows)))))
+    terminal().print(Table(titles, list(rows)))
 
 
 def progress(what: Text, done: int, total: int) -> None:

@@ -69,10 +69,10 @@ def train(
 ) -> None:
     if (out / "tokenizer.json").exists() and not force:
         raise CutawayError(
-            "{out} exists; give another --out, or --force to replace it", out=out / "tokenizer.json"
+            "{path} exists; give another --out, or --force to replace it", path=out / "tokenizer.json"
         )
     if out.exists() and not out.is_dir():
-        raise CutawayError("{out}: a file, expected a folder to write to", out=out)
+        raise CutawayError("{path}: a file, expected a folder to write to", path=out)
 
     from cutaway.text.tokenizer import Tokenizer
 
@@ -86,14 +86,14 @@ def train(
         min_count=min_count,
     )
     learned.save(out)
-    size, controls = f"{learned.vocab_size:,}", len(learned.controls)
     typer.echo(
         told(
-            "{out}: {kind}, {size} ids, {controls} of them control tokens",
-            out=out,
+            "{path}: {kind}, {size:,} ids, {controls} of them control tokens",
+            path=out,
             kind=kind,
-            size=size,
-            controls=controls,
+            size=learned.vocab_size,
+            controls=len(learned.controls),
         )
     )
-    typer.echo(f'{told("look at it: ")}cutaway tokenize --tokenizer {out} "我爱机器学习"')
+    command = f'cutaway tokenize --tokenizer {out} "我爱机器学习"'
+    typer.echo(told("look at it: {command}", command=command))

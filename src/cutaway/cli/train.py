@@ -30,8 +30,8 @@ def train(
 
     plan = read_recipe(recipe, overrides or [])
 
+    from cutaway.train.machine import Interrupts
     from cutaway.train.run import train as run_recipe
-    from cutaway.train.signals import Interrupts
 
     interrupts = Interrupts()
     run_recipe(plan, interrupts)

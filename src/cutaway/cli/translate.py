@@ -152,7 +152,7 @@ def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
 
 def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None:
     """Draw the cross-attention, averaged over layers and heads, that chose each token."""
-    from cutaway.inspection.pages.alignment import alignment_map
+    from cutaway.inspection.questions.align import alignment_map
 
     assert hypothesis.alignment is not None
     write_map(alignment_map(hypothesis.alignment, hypothesis.pieces, translation.source_pieces))

@@ -181,7 +181,7 @@ class Conversation:
         self._turn = 0
 
     def say(self, text: str) -> Answer:
-        """The answer to `text`; errors as in `answer`. Message are remembered when the answer has ended or its tokens
+        """The answer to `text`; errors as in `answer`. Both are remembered when the answer has ended or its tokens
         are closed; an answer that was closed before its first word leaves no trace."""
         said = Message("user", text)
         found = answer(

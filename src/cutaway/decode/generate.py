@@ -22,7 +22,7 @@ MAX_ALTERNATIVES = 20
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a result may be, for one row. Message counts are of new tokens, whatever the prompt's length.
+    """How long a result may be, for one row. Both counts are of new tokens, whatever the prompt's length.
 
     `max_new_tokens` counts every token, the end token too; `min_new_tokens` counts those before the end token,
     which is impossible until then. `max_len`, the model's positions, holds the prompt and the new tokens.

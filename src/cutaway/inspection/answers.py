@@ -140,9 +140,7 @@ class Session:
         for parameter in question.parameters:
             other = options.get(parameter.name)
             if parameter.is_text and isinstance(other, str):
-                options[parameter.name] = run(
-                    self.loaded, other, **{k: v for k, v in run_options.items() if k != "target"}
-                )
+                options[parameter.name] = self._run(other, {**run_options, "target": None})
         return Answer(question, self.model, text, given, output, question(subject, options, progress))
 
     def _run(self, text: str, options: Mapping[str, Any]) -> Run:

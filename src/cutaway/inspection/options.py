@@ -71,7 +71,7 @@ class Parameter:
         if isinstance(self.option, Repeated):
             return _objects(self.option.each, text)
         if get_origin(self.kind) is tuple and get_args(self.kind)[0] is not int:
-            return tuple(_token(part) for part in text.split(","))
+            return tuple(read_token(part) for part in text.split(","))
         if get_origin(self.kind) is tuple:
             try:
                 return tuple(int(number) for number in text.split(","))
@@ -81,7 +81,7 @@ class Parameter:
                     name=self.name,
                     text=text,
                 ) from None
-        return _token(text) if set(get_args(self.kind)) == {int, str} else text
+        return read_token(text) if set(get_args(self.kind)) == {int, str} else text
 
     def check(self, value: object) -> None:
         """CutawayError for a number beyond the bounds."""
@@ -151,7 +151,7 @@ def _objects(name: str, text: str) -> list[object]:
     return read if isinstance(read, list) else [read]
 
 
-def _token(text: str) -> int | str:
+def read_token(text: str) -> int | str:
     """A token as a command line spells it: `#123` is an id, anything else a piece or a text."""
     return int(text[1:]) if text[:1] == "#" and text[1:].isdecimal() else text
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.config import ModelConfig
@@ -119,13 +119,16 @@ def question(about: Phrase, group: Group, *needs: Need) -> Callable[[F], F]:
 
     def declare(function: F) -> F:
         first, parameters, progress = read_signature(function)
-        subject: dict[object, Literal["text", "model", "files"]] = {Run: "text", Loaded: "model"}
+        kinds = get_args(first) or (first,)
+        subject: Literal["text", "model", "files"] = (
+            "text" if Run in kinds else "model" if Loaded in kinds else "files"
+        )
         QUESTIONS[function.__name__] = Question(
             name=function.__name__,
             about=about,
             group=group,
             function=function,
-            subject=subject.get(first, "files"),
+            subject=subject,
             needs=needs,
             parameters=parameters,
             progress=progress,

@@ -267,9 +267,9 @@ class ReadingStack:
         return block
 
 
-def stacks(run: Run) -> dict[str, ReadingStack]:
+def stacks(run: Run) -> dict[Side, ReadingStack]:
     """Every stack by its name, in data-flow order."""
-    found: dict[str, ReadingStack] = {}
+    found: dict[Side, ReadingStack] = {}
     for side in sides(run.model):
         if side != "cross":
             tokens = run.source if side == "encoder" else run.target
@@ -283,17 +283,17 @@ def stacks(run: Run) -> dict[str, ReadingStack]:
 def stack_named(run: Run, name: str | None) -> ReadingStack:
     """The stack called `name`; None: the output stack. CutawayError for one that this model lacks."""
     found = stacks(run)
-    if name is None:
-        return found[output_stack(run.model)]
-    if name not in found:
-        raise CutawayError(
-            "this {family} model has no stack {name!r}{hint}, expected {known}",
-            family=run.model.config.family,
-            name=name,
-            hint=nearest(name, found),
-            known=listed(found, say(" or ")),
-        )
-    return found[name]
+    wanted = output_stack(run.model) if name is None else name
+    for side, stack in found.items():
+        if side == wanted:
+            return stack
+    raise CutawayError(
+        "this {family} model has no stack {name!r}{hint}, expected {known}",
+        family=run.model.config.family,
+        name=name,
+        hint=nearest(wanted, found),
+        known=listed(found, say(" or ")),
+    )
 
 
 # What a reader points at: a token of the vocabulary, a position in the text. Checked before anything is run.

@@ -20,7 +20,7 @@ from cutaway.words import say
 class SourceEffect:
     """effect[t, s] = log p(y_t | y_<t, x) - log p(y_t | y_<t, x without s), in nats; above 0 where token s helped.
 
-    Message by forced decoding of the run's outcome y. "Without s" hides source token s by the mask that hides padding
+    Both by forced decoding of the run's outcome y. "Without s" hides source token s by the mask that hides padding
     (`source_mask` False there): no token attends to it, in the encoder or from the decoder, and where a model counts
     positions absolutely, the tokens after it move up by one, as if the text had never had it; with relative positions
     (T5, ALiBi) the gap stays. Exact for that question (leave one out; occlusion: Zeiler & Fergus 2014, §4; Li et al.

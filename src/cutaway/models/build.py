@@ -72,14 +72,19 @@ PRESETS: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-def preset(name: str, changes: Mapping[str, object], where: str = "model") -> ModelConfig:
-    """The config of preset `name` with `changes` (at least vocab_size) applied."""
-    if name not in PRESETS:
+def preset_values(name: object, where: str) -> dict[str, object]:
+    """What preset `name` says of a config. Raises CutawayError that lists the presets."""
+    if not isinstance(name, str) or name not in PRESETS:
         raise CutawayError(
             "{where}: unknown preset {name!r}{hint}; presets: {presets}",
             where=where,
             name=name,
-            hint=nearest(name, PRESETS),
+            hint=nearest(str(name), PRESETS),
             presets=", ".join(PRESETS),
         )
-    return parse(ModelConfig, {**PRESETS[name], **changes}, where)
+    return PRESETS[name]
+
+
+def preset(name: str, changes: Mapping[str, object], where: str = "model") -> ModelConfig:
+    """The config of preset `name` with `changes` (at least vocab_size) applied."""
+    return parse(ModelConfig, {**preset_values(name, where), **changes}, where)

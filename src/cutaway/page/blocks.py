@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
 
 from cutaway.words import Text
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Scale = Literal["weight", "signed"]
 Edit = Literal["equal", "delete", "insert", "replace"]
@@ -99,7 +98,7 @@ class Matrix:
     `greatest` is the value of the strongest colour, where it is not the one that the values alone make.
     """
 
-    values: "np.ndarray"
+    values: np.ndarray
     rows: Sequence[Text]
     columns: Sequence[Text]
     down: Text
@@ -165,6 +164,37 @@ class Edited:
 
 
 @dataclass(frozen=True)
+class Box:
+    """Lines of text in a frame, the top one first; `kind` says what it is, by which it is coloured."""
+
+    lines: Sequence[Text]
+    kind: Literal["attention", "feed-forward", "norm", "embedding", "head"]
+
+
+@dataclass(frozen=True)
+class Tower:
+    """Boxes on one another, entered from below: `below`, then those that are repeated so many `times`, then `above`,
+    each of the three from top to bottom; `bottom` and `top` say what enters and what leaves."""
+
+    top: Text
+    above: Sequence[Box]
+    repeated: Sequence[Box]
+    times: int
+    below: Sequence[Box]
+    bottom: Text
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """One tower, or two, side by side where there is room: then `memory` goes from the top of the first into the box of
+    number `enters` of the second's repeated ones."""
+
+    towers: Sequence[Tower]
+    memory: Text = ""
+    enters: int = 0
+
+
+@dataclass(frozen=True)
 class Code:
     """Lines to copy, Python or commands, and what they are for; with `drawn` only HTML and SVG show them."""
 
@@ -173,12 +203,29 @@ class Code:
     drawn: bool = False
 
 
-Block = Heading | Remark | Line | Prose | Code | Table | Bars | Matrix | Atlas | Points | Shaded | Edited
+Block = (
+    Heading
+    | Remark
+    | Line
+    | Prose
+    | Code
+    | Table
+    | Bars
+    | Matrix
+    | Atlas
+    | Points
+    | Shaded
+    | Edited
+    | Diagram
+)
 
 
 @dataclass(frozen=True)
 class Caption:
-    """What a page came from: the model, its text, what it wrote, and how to ask again."""
+    """Where a page comes from: what was asked of which model, and what asks it again. None: not known, not shown.
+
+    `command` is a line of the shell, `python` lines that return the same numbers, `date` a day as ISO 8601 writes it.
+    """
 
     model: str | None = None
     text: str | None = None
@@ -190,21 +237,28 @@ class Caption:
 
 @dataclass(frozen=True)
 class Page:
-    """A title, and what stands under it in order."""
+    """A title, and what stands under it in order. `caption` says where it comes from; `terms` explains words of it,
+    each with one sentence."""
 
     title: Text
     blocks: tuple[Block, ...]
     caption: Caption | None = None
-
-    def captioned(self, caption: Caption) -> "Page":
-        return replace(self, caption=caption)
+    terms: tuple[tuple[Text, Text], ...] = ()
 
     def then(self, *others: "Page") -> "Page":
         """This page with others under it, their titles as headings."""
         added = [block for other in others for block in (Heading(other.title), *other.blocks)]
-        return Page(self.title, (*self.blocks, *added), self.caption)
+        return replace(self, blocks=(*self.blocks, *added))
+
+    def captioned(self, caption: Caption) -> "Page":
+        """This page with its caption."""
+        return replace(self, caption=caption)
+
+    def explained(self, terms: Iterable[tuple[Text, Text]]) -> "Page":
+        """This page with words explained under it, each with one sentence. A terminal leaves them out."""
+        return replace(self, terms=tuple(terms))
 
 
 def page(title: Text, blocks: Iterable[Block | None]) -> Page:
-    """A page of the blocks that are there; None stands for one that this answer has not."""
+    """A page of the blocks that are there; None stands for one that this answer lacks."""
     return Page(title, tuple(block for block in blocks if block is not None))

@@ -1,12 +1,13 @@
 """Colours of values, as a palette of 256 entries with their opacity: what is 0 shows the paper it is drawn on, light or
-dark."""
+dark. Values as a PNG image of one byte a pixel (W3C PNG, 3rd edition, §11)."""
 
-from typing import TYPE_CHECKING
+import base64
+import struct
+import zlib
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from cutaway.page.blocks import Scale
+from cutaway.page.blocks import Scale
 
 POSITIVE, NEGATIVE, WEIGHT = (0xD9, 0x66, 0x0B), (0x75, 0x55, 0xD0), (0x1A, 0x70, 0xE0)
 HIDDEN, NOT_A_NUMBER = 254, 255  # entries of -inf and of NaN
@@ -15,7 +16,7 @@ LAST = 253  # the greatest entry of a weight
 Palette = tuple[tuple[int, int, int, int], ...]  # red, green, blue, opacity, 0 to 255
 
 
-def palette(scale: "Scale") -> Palette:
+def palette(scale: Scale) -> Palette:
     """Weights by opacity of one colour; signed values by opacity of two, 0 in the middle (entry 126 of 0 to 252)."""
     if scale == "weight":
         entries = [(*WEIGHT, round(255 * n / LAST)) for n in range(LAST + 1)]
@@ -26,7 +27,7 @@ def palette(scale: "Scale") -> Palette:
     return (*entries, (0x80, 0x80, 0x80, 0x38), (0xFF, 0x00, 0xFF, 0xFF))
 
 
-def reach(values: np.ndarray, scale: "Scale") -> float:
+def reach(values: np.ndarray, scale: Scale) -> float:
     """The value of the strongest colour: 1 for weights, else the greatest magnitude (1 where all are 0)."""
     if scale == "weight":
         return 1.0
@@ -34,7 +35,7 @@ def reach(values: np.ndarray, scale: "Scale") -> float:
     return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
 
 
-def entries(values: np.ndarray, scale: "Scale", greatest: float) -> np.ndarray:
+def entries(values: np.ndarray, scale: Scale, greatest: float) -> np.ndarray:
     """The palette's entry of each value, as bytes. Weights by their square root, so that small ones can be told from
     none; signed values in proportion. What lies beyond `greatest` has the strongest colour."""
     with np.errstate(invalid="ignore"):
@@ -53,7 +54,7 @@ def opaque(colour: tuple[int, int, int]) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
-def tint(value: float, scale: "Scale") -> str:
+def tint(value: float, scale: Scale) -> str:
     """A colour of CSS that text can be read on: a weight from 0 to 1 by its square root, as in a heat map, or a signed
     value from -1 to 1."""
     if scale == "signed":
@@ -62,7 +63,46 @@ def tint(value: float, scale: "Scale") -> str:
     return f"rgba({red},{green},{blue},{0.75 * max(0.0, min(1.0, value)) ** 0.5:.3f})"
 
 
+def ramp(scale: Scale) -> tuple[str, list[str], str]:
+    """The colours that texts stand on, from the least to the greatest value in nine steps, with what stands at both
+    ends of them."""
+    steps = np.linspace(-1.0 if scale == "signed" else 0.0, 1.0, 9)
+    lowest, greatest = ("−", "+") if scale == "signed" else ("0", "1")
+    return (
+        lowest,
+        [tint(value if scale == "signed" else value**2, scale) for value in steps.tolist()],
+        greatest,
+    )
+
+
 def css(value: float, greatest: float) -> str:
     """A signed value as a colour of CSS."""
     red, green, blue = POSITIVE if value > 0 else NEGATIVE
     return f"rgba({red},{green},{blue},{min(1.0, abs(value) / greatest):.3f})"
+
+
+def png(pixels: np.ndarray, palette: Palette) -> bytes:
+    """An image of `pixels` (height, width), entries of the palette."""
+    height, width = pixels.shape
+    # Each line begins with its filter: none.
+    lines = b"".join(b"\0" + row.tobytes() for row in pixels)
+    colours = b"".join(bytes(entry[:3]) for entry in palette)
+    opacity = bytes(entry[3] for entry in palette)
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    parts = (
+        (b"IHDR", header),
+        (b"PLTE", colours),
+        (b"tRNS", opacity),
+        (b"IDAT", zlib.compress(lines, 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in parts)
+
+
+def data_url(image: bytes) -> str:
+    """The image inside its own address."""
+    return f"data:image/png;base64,{base64.b64encode(image).decode('ascii')}"
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+from cutaway.errors import CutawayError
 from cutaway.page.blocks import Page
 from cutaway.words import Locale, reader_locale
 
@@ -14,8 +15,8 @@ class Drawn(ABC):
         """The answer, laid out."""
 
     def to_text(self, columns: int = 80, locale: Locale | None = None) -> str:
-        """As lines of at most `columns` columns."""
-        from cutaway.page.terminal import Terminal
+        """As lines of at most `columns` columns, save lines to copy, which stay whole."""
+        from cutaway.page.console import Terminal
 
         return Terminal(columns, locale=locale or reader_locale()).text(self.page())
 
@@ -26,10 +27,15 @@ class Drawn(ABC):
         return document(self.page(), locale or reader_locale())
 
     def to_svg(self, locale: Locale | None = None) -> str:
-        """As one SVG picture that needs no other file."""
-        from cutaway.page.svg import picture
+        """The first figure of the page, as one SVG picture that needs no other file; `page.figures.figures` gives all.
 
-        return picture(self.page(), locale or reader_locale())
+        Raises CutawayError where the page is text and plain numbers only.
+        """
+        from cutaway.page.figures import figures
+
+        for _, picture in figures(self.page(), locale or reader_locale()):
+            return picture
+        raise CutawayError("this answer has no figure; take to_html or to_text")
 
     def __repr__(self) -> str:
         """What a prompt shows; a dataclass leaves it alone with `repr=False`."""

@@ -1,198 +1,262 @@
-"""Heat maps, atlases and plots as pieces of SVG. Colours of text and lines are the surroundings' own (currentColor)."""
+"""The figures of a page: each as a part of HTML, and as an SVG picture of its own with a caption."""
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
+from pathlib import Path
+from xml.etree.ElementTree import Element, tostring
 
 import numpy as np
 
-from cutaway.page.blocks import Atlas, Matrix
-from cutaway.page.colours import entries, palette, reach
-from cutaway.page.numbers import number
-from cutaway.page.png import data_url, png
-from cutaway.text.display import truncate, width
-from cutaway.words import Locale, Text, said, say
+from cutaway.errors import CutawayError
+from cutaway.page.blocks import (
+    Atlas,
+    Bar,
+    Bars,
+    Block,
+    Caption,
+    Diagram,
+    Heading,
+    Line,
+    Matrix,
+    Page,
+    Points,
+    Scale,
+    Shaded,
+    Table,
+    Tinted,
+)  # fmt: skip
+from cutaway.page.colours import WEIGHT, css, opaque, ramp, reach, tint
+from cutaway.page.diagram import diagram_figure
+from cutaway.page.heatmap import (
+    LINE,
+    ROOM,
+    SMALL,
+    Figure,
+    atlas,
+    element,
+    heat_map,
+    label,
+    moved,
+    square_root,
+    text_width,
+)  # fmt: skip
+from cutaway.page.numbers import bars_told, means, reaching
+from cutaway.page.scatter import plot
+from cutaway.page.wrapping import legible, shown, wrapped
+from cutaway.words import Locale, Text
 
 MONO = (
     "ui-monospace, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', 'Noto Sans CJK SC', 'PingFang SC', monospace"
 )
-ROOM = 900  # pixels that a figure may be wide
-_LONGEST = 16  # columns of a label
-_LINE = 16  # pixels of a line of text
+MARGIN, GAP, BAR, HIGH = (
+    16,
+    18,
+    120,
+    110,
+)  # pixels: around a picture, between columns, of a bar of 1, of upright bars
+NARROW = 480  # pixels that a picture is wide at least, for its caption
 
 
-@dataclass(frozen=True)
-class Figure:
-    """SVG elements and the size that they take, in pixels."""
-
-    width: float
-    height: float
-    body: str
-
-
-def text_width(text: str, size: float) -> float:
-    """Pixels that a text takes: wide characters an em, others 0.6 of it, as monospaced fonts have them."""
-    wide = max(0, width(text) - len(text))
-    return size * (wide + 0.6 * (len(text) - wide))
+def figures(page: Page, locale: Locale) -> list[tuple[str, str]]:
+    """The figures of a page in order, each as its title and an SVG picture that needs no other file. A title is that
+    of the page, or the heading that the figure stands under."""
+    title, found = page.title, list[tuple[str, str]]()
+    for block in page.blocks:
+        if isinstance(block, Heading):
+            title = block.text
+        elif (figure := drawn(block, locale)) is not None:
+            found.append((shown(title, locale), _picture(figure, shown(title, locale), page.caption, locale)))
+    return found
 
 
-def label(x: float, y: float, text: str, *, size: float = 12, anchor: str = "start", more: str = "") -> str:
-    """A line of text at (x, y), its baseline."""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}" fill="currentColor" '
-        f'xml:space="preserve"{more}>'
-        f"{escaped(text)}</text>"
+def write_figures(path: Path, page: Page, locale: Locale) -> list[Path]:
+    """Write the figures of a page: `x.svg`, or `x-1.svg`, `x-2.svg` … where there are several. The files written.
+
+    Raises CutawayError where the page has none.
+    """
+    pictures = [picture for _, picture in figures(page, locale)]
+    if not pictures:
+        raise CutawayError("{path}: this answer has no figure; write it as a page: --html", path=path)
+    paths = [path]
+    if len(pictures) > 1:
+        paths = [path.with_stem(f"{path.stem}-{n + 1}") for n in range(len(pictures))]
+    for each, picture in zip(paths, pictures, strict=True):
+        each.write_text(picture, encoding="utf-8")
+    return paths
+
+
+def drawn(block: Block, locale: Locale) -> Figure | None:
+    """A block as a figure; None for one that is text or plain numbers."""
+    match block:
+        case Matrix():
+            return heat_map(block, locale)
+        case Atlas():
+            return atlas(block, locale)
+        case Points():
+            return plot(block, locale)
+        case Bars():
+            return bars(block, locale)
+        case Diagram():
+            return diagram_figure(block, locale)
+        case Shaded():
+            return _shaded(block, locale)
+        case Table() if any(isinstance(cell, Bar | Tinted) for row in block.rows for cell in row):
+            return _table(block, locale)
+    return None
+
+
+def svg(figure: Figure, **attributes: str) -> str:
+    """A figure as an element of HTML."""
+    return tostring(_root(figure.width, figure.height, figure.parts, **attributes), encoding="unicode")
+
+
+def _root(across: float, down: float, parts: Sequence[Element], **attributes: str) -> Element:
+    """Texts have the colour of what surrounds the picture."""
+    return element(
+        "svg", parts, xmlns="http://www.w3.org/2000/svg", width=round(across), height=round(down),
+        viewBox=f"0 0 {across:.0f} {down:.0f}", font_family=MONO, fill="currentColor",
+        **attributes,
+    )  # fmt: skip
+
+
+def _picture(figure: Figure, title: str, caption: Caption | None, locale: Locale) -> str:
+    """A whole picture on white paper: the title, the figure, and where it comes from in small type. The caption stands
+    in its metadata too, as JSON."""
+    room = max(NARROW, figure.width)
+    heads = wrapped(title, int(room / 0.6 / 15))
+    notes = [line for note in _notes(caption) for line in wrapped(note, int(room / 0.6 / SMALL))]
+    parts = [element("title", title), element("metadata", json.dumps(known(caption), ensure_ascii=False))]
+    parts.append(element("rect", width="100%", height="100%", fill="#fff"))
+    y = MARGIN
+    for head in heads:
+        parts.append(label(MARGIN, y + 14, head, size=15, font_weight="bold"))
+        y += LINE + 4
+    y += 8
+    parts.append(moved(figure, MARGIN, y))
+    y += figure.height + 12
+    for note in notes:
+        parts.append(label(MARGIN, y + 10, note, size=SMALL, opacity=0.75))
+        y += LINE
+    root = _root(room + 2 * MARGIN, y + MARGIN, parts, color="#1a1a1a", **{"xml:lang": locale})
+    return tostring(root, encoding="unicode") + "\n"
+
+
+def known(caption: Caption | None) -> dict[str, str]:
+    """What is known of where a page comes from, safe to show, but for the Python."""
+    if caption is None:
+        return {}
+    named = {name: getattr(caption, name) for name in ("model", "text", "output", "command", "date")}
+    return {name: legible(value) for name, value in named.items() if value is not None}
+
+
+def _notes(caption: Caption | None) -> Iterator[str]:
+    told = known(caption)
+    for names, between in ((("model", "date"), " · "), (("text", "output"), " → "), (("command",), "")):
+        if line := between.join(" ".join(told[name].split()) for name in names if name in told):
+            yield line
+
+
+def bars(block: Bars, locale: Locale) -> Figure:
+    """Upright bars from left to right, up to 16 pixels each, as broad as the room allows."""
+    values = means(block.values, ROOM // 2)
+    top = max(values, default=0.0) or 1.0
+    broad = min(16.0, (ROOM - 10) / max(1, len(values)))
+    gap = min(2.0, broad / 4)
+    path = "".join(
+        f"M{n * broad:.2f} {HIGH}v{-HIGH * max(0.0, value) / top:.2f}h{broad - gap:.2f}V{HIGH}z"
+        for n, value in enumerate(values)
     )
-
-
-def escaped(text: str) -> str:
-    """A text as XML writes it; characters that XML cannot hold are left out."""
-    return escape("".join(character for character in text if _in_xml(character)))
-
-
-def _in_xml(character: str) -> bool:
-    """Char of XML 1.0, §2.2."""
-    code = ord(character)
-    return character in "\t\n\r" or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
-
-
-def image(matrix: Matrix, x: float, y: float, across: float, down: float, greatest: float) -> str:
-    """The values as an image, one pixel a cell, stretched without blurring."""
-    pixels = entries(np.asarray(matrix.values, dtype=np.float64), matrix.scale, greatest)
-    url = data_url(png(pixels, palette(matrix.scale)))
-    return (
-        f'<image x="{x:.1f}" y="{y:.1f}" width="{across:.1f}" height="{down:.1f}" preserveAspectRatio="none" '
-        f'style="image-rendering:pixelated" href="{url}"/>'
-    )
-
-
-def frame(x: float, y: float, across: float, down: float) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{across:.1f}" height="{down:.1f}" fill="none" stroke="currentColor" '
-        'stroke-opacity="0.35"/>'
-    )
-
-
-@dataclass(frozen=True)
-class Laid:
-    """Where the cells of a heat map lie."""
-
-    left: float
-    top: float
-    cell: float
-    upright: bool  # whether each label of a column fits above its column as it is
-
-
-def laid(matrix: Matrix, locale: Locale) -> Laid:
-    """Cells as large as the room allows, up to 26 pixels; where rows are labelled at all, at the left."""
-    rows, columns = _labels(matrix.rows, locale), _labels(matrix.columns, locale)
-    left = 8 + max((text_width(row, _label_size(26)) for row in rows), default=0)
-    cell = max(2.0, min(26.0, (ROOM - left) / max(1, len(columns)), 900 / max(1, len(rows))))
-    widest = max((text_width(column, _label_size(cell)) for column in columns), default=0)
-    upright = widest <= cell - 2
-    return Laid(left, 2 * _LINE + (4 if upright else widest), cell, upright)
-
-
-def _labels(names: Sequence[Text], locale: Locale) -> list[str]:
-    return [truncate(said(name, locale), _LONGEST) for name in names]
-
-
-def told(matrix: Matrix, locale: Locale) -> str:
-    """What a heat map shows, for who does not see it."""
-    down, across, unit = (said(text, locale) for text in (matrix.down, matrix.across, matrix.unit))
-    return said(
-        say("Heat map: {down} down, {across} across; {unit}", down=down, across=across, unit=unit),
-        locale,
-    )
-
-
-def heat_map(
-    matrix: Matrix, locale: Locale, greatest: float | None = None, *, with_scale: bool = True
-) -> Figure:
-    """A heat map with the labels of its rows and columns (every nth where they would touch), what they stand for, and
-    the scale unless another figure has it."""
-    at = laid(matrix, locale)
-    n_rows, n_columns = len(matrix.rows), len(matrix.columns)
-    across, down = at.cell * n_columns, at.cell * n_rows
-    greatest = greatest or strongest(matrix)
-    size = _label_size(at.cell)
-    every = max(1, int(np.ceil((size + 1) / at.cell)))
-    axes = f"↓ {said(matrix.down, locale)}   → {said(matrix.across, locale)}"
+    across, told = broad * len(values), shown(bars_told(block), locale)
     parts = [
-        label(0, _LINE - 4, axes, more=' opacity="0.7"'),
-        image(matrix, at.left, at.top, across, down, greatest),
-        frame(at.left, at.top, across, down),
+        element("path", d=path, fill=opaque(WEIGHT)),
+        element("path", d=f"M0 {HIGH}h{across:.1f}", stroke="currentColor", stroke_opacity=0.35),
+        label(0, HIGH + LINE + 2, told, opacity=0.7),
     ]
-    for row, name in list(enumerate(_labels(matrix.rows, locale)))[::every]:
-        y = at.top + (row + 0.5) * at.cell + 0.35 * size
-        parts.append(label(at.left - 5, y, name, size=size, anchor="end"))
-    for column, name in list(enumerate(_labels(matrix.columns, locale)))[:: 1 if at.upright else every]:
-        x, y = at.left + (column + 0.5) * at.cell, at.top - 5
-        if at.upright:
-            parts.append(label(x, y, name, size=size, anchor="middle"))
-            continue
-        x += 0.35 * size
-        turned = f' transform="rotate(-90 {x:.1f} {y:.1f})"'
-        parts.append(label(x, y, name, size=size, more=turned))
-    if not with_scale:
-        return Figure(max(at.left + across, text_width(axes, 12)) + 8, at.top + down + 6, "".join(parts))
-    parts += scale(matrix, at.left, at.top + down + 10, greatest, locale)
-    shown = max(across, text_width(said(matrix.unit, locale), 12) + 260)
-    widest = max(at.left + shown, text_width(axes, 12))
-    return Figure(widest + 8, at.top + down + 14 + 2 * _LINE, "".join(parts))
+    return Figure(max(across, text_width(told, 12)) + 8, HIGH + LINE + 12, parts)
 
 
-def scale(matrix: Matrix, x: float, y: float, greatest: float, locale: Locale) -> Iterator[str]:
-    """The colours in order with the values that they stand for."""
-    steps = (
-        greatest * np.linspace(0.0, 1.0, 64) ** 2
-        if matrix.scale == "weight"
-        else np.linspace(-greatest, greatest, 127)
-    )
-    ramp = Matrix(steps[None], [""], [], matrix.down, matrix.across, matrix.unit, matrix.scale)
-    middle = ("0", number(greatest / 4)) if matrix.scale == "weight" else (number(-greatest), "0")
-    marks = (*middle, number(greatest))
-    yield image(ramp, x, y, 200, 10, greatest)
-    yield frame(x, y, 200, 10)
-    for place, (written, anchor) in enumerate(zip(marks, ("start", "middle", "end"), strict=True)):
-        yield label(x + 100 * place, y + 24, written, size=11, anchor=anchor)
-    yield label(x + 210, y + 9, said(matrix.unit, locale), size=12)
+def _shaded(block: Shaded, locale: Locale) -> Figure:
+    """A text's tokens, each on its tint, in as many lines as they take, after their label."""
+    greatest = strength(block)
+    name = shown(block.label, locale)
+    parts: list[Element] = [label(0, LINE - 3, name, font_weight="bold")]
+    left = x = text_width(name, 12) + GAP
+    y = widest = 0.0
+    for token, value in zip(map(legible, block.tokens), block.values, strict=True):
+        size = text_width(token, 12) + 6
+        if x + size > ROOM and x > left:
+            x, y = left, y + LINE + 4
+        colour = css(0.8 * value, greatest)
+        parts.append(element("rect", x=x, y=y, width=size, height=LINE + 1, rx=3, fill=colour))
+        parts.append(label(x + 3, y + LINE - 3, token))
+        x += size + 4
+        widest = max(widest, x)
+    ramp = _ramp("signed", shown(reaching(block.unit, greatest), locale))
+    return _over(Figure(widest, y + LINE + 8, parts), ramp)
 
 
-def strongest(matrix: Matrix) -> float:
-    """The value of the strongest colour of a map."""
-    return matrix.greatest or reach(np.asarray(matrix.values, dtype=np.float64), matrix.scale)
+def _table(table: Table, locale: Locale) -> Figure:
+    """A table's cells, with their bars and on their colours."""
+    titles = [shown(column.title, locale) for column in table.columns]
+    texts = [["" if isinstance(cell, Bar) else _text(cell, locale) for cell in row] for row in table.rows]
+    sizes = [max(text_width(each, 12) for each in column) for column in zip(titles, *texts, strict=True)]
+    sizes = [
+        BAR if any(isinstance(row[n], Bar) for row in table.rows) else size for n, size in enumerate(sizes)
+    ]
+    lefts = [sum(sizes[:n]) + GAP * n for n in range(len(sizes))]
+    across, step = sum(sizes) + GAP * len(sizes), LINE + 3
+    parts = [element("path", d=f"M0 {step + 3}h{across:.1f}", stroke="currentColor", stroke_opacity=0.5)]
+    for n, column in enumerate(table.columns):
+        anchor, x = ("end", lefts[n] + sizes[n]) if column.align == "right" else ("start", lefts[n])
+        parts.append(label(x, LINE - 2, titles[n], anchor=anchor, font_weight="bold"))
+        for place, row in enumerate(table.rows):
+            y, cell = step * (place + 2) + 2, row[n]
+            if isinstance(cell, Bar):
+                size = BAR * max(0.0, min(1.0, cell.value))
+                parts.append(element("rect", x=lefts[n], y=y - 9, width=size, height=9, fill=opaque(WEIGHT)))
+                continue
+            if isinstance(cell, Tinted):
+                size = sizes[n] + GAP - 4
+                colour = tint(cell.value, cell.scale)
+                parts.append(
+                    element("rect", x=lefts[n] - 4, y=y - 14, width=size, height=step - 1, fill=colour)
+                )
+            parts.append(label(x, y, texts[place][n], anchor=anchor))
+    figure = Figure(across, step * (len(table.rows) + 1) + 14, parts)
+    if table.tint is None or (tinted := scale_of(table)) is None:
+        return figure
+    what = square_root(table.tint) if tinted == "weight" else table.tint
+    return _over(figure, _ramp(tinted, shown(what, locale)))
 
 
-def greatest_of(block: Atlas) -> float:
-    """The value of the strongest colour of all its maps."""
-    return max(map(strongest, block.maps), default=1.0)
+def strength(block: Shaded) -> float:
+    """The value of the strongest tint."""
+    return block.greatest or reach(np.asarray(block.values, dtype=np.float64), "signed")
 
 
-def atlas(block: Atlas, locale: Locale) -> Figure:
-    """Small heat maps in rows, each under its name, with one scale for all."""
-    columns = max(1, block.per_row)
-    cell = max(24.0, min(110.0, ROOM / columns - 8))
-    named = max((text_width(said(name, locale), 11) for name in block.names), default=0.0)
-    step = max(cell, named) + 8
-    greatest = greatest_of(block)
-    longest = max((max(len(each.rows), len(each.columns)) for each in block.maps), default=1)
-    tallest = max((cell * len(each.rows) / longest for each in block.maps), default=0)
-    parts = []
-    for place, (name, each) in enumerate(zip(block.names, block.maps, strict=True)):
-        row, column = divmod(place, columns)
-        x, y = column * step, row * (tallest + 20) + 14
-        across, down = cell * len(each.columns) / longest, cell * len(each.rows) / longest
-        parts.append(f'<g data-place="{place}">{label(x, y - 3, said(name, locale), size=11)}')
-        parts.append(f"{image(each, x, y, across, down, greatest)}{frame(x, y, across, down)}</g>")
-    rows = -(-len(block.maps) // columns)
-    height, widest = rows * (tallest + 20) + 14, columns * step
-    if block.maps:
-        widest = max(widest, 218 + text_width(said(block.maps[0].unit, locale), 12))
-        parts += scale(block.maps[0], 0, height, greatest, locale)
-        height += 2 * _LINE + 6
-    return Figure(widest, height, "".join(parts))
+def scale_of(block: Line | Table) -> Scale | None:
+    """The scale of the colours in a block that says what they stand for; None where there are none."""
+    cells = block.words if isinstance(block, Line) else [cell for row in block.rows for cell in row]
+    found: list[Scale] = [cell.scale for cell in cells if isinstance(cell, Tinted)]
+    return found[0] if found and block.tint is not None else None
 
 
-def _label_size(cell: float) -> float:
-    return max(8.0, min(12.0, cell * 0.9))
+def _text(cell: Text | Tinted, locale: Locale) -> str:
+    return shown(cell.text if isinstance(cell, Tinted) else cell, locale)
+
+
+def _ramp(scale: Scale, what: str) -> Figure:
+    """The colours in order, and what they stand for."""
+    lowest, colours, greatest = ramp(scale)
+    parts = [
+        element("rect", x=12 + 9 * n, y=2, width=9, height=10, fill=each) for n, each in enumerate(colours)
+    ]
+    for x, text in ((0, lowest), (97, greatest), (112, what)):
+        parts.append(label(x, 11, text, size=SMALL, opacity=0.7))
+    return Figure(116 + text_width(what, SMALL), LINE, parts)
+
+
+def _over(above: Figure, below: Figure) -> Figure:
+    """One figure under another."""
+    parts = [*above.parts, moved(below, 0, above.height)]
+    return Figure(max(above.width, below.width), above.height + below.height, parts)

@@ -1,5 +1,9 @@
-"""How numbers are written on a page."""
+"""How numbers are written on a page, and what is said about them."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+from cutaway.page.blocks import Bars, Scale
 from cutaway.words import Phrase, Text, say
 
 
@@ -30,3 +34,36 @@ def share(value: float) -> str:
 def reaching(unit: Text, greatest: float) -> Phrase:
     """A unit, and how far from 0 its colours reach on both sides."""
     return say("{unit}, ±{greatest:.3g}", unit=unit, greatest=greatest)
+
+
+def no_room(labels: int) -> Phrase:
+    """What a plot says about labels that it leaves out."""
+    return say("labels without room: {count}", count=labels)
+
+
+def bars_told(bars: Bars) -> Phrase:
+    """What upright bars stand for, and the highest of them."""
+    last, most = len(bars.values) - 1, number(max(bars.values, default=0.0))
+    return say(
+        "{across} 0 to {last} across, {unit} up to {most}",
+        across=bars.across, last=last, unit=bars.unit, most=most,
+    )  # fmt: skip
+
+
+def means(values: Sequence[float], most: int) -> list[float]:
+    """At most so many values; in the place of more, the means of neighbours."""
+    if len(values) <= most:
+        return list(values)
+    borders = [len(values) * n // most for n in range(most + 1)]
+    return [sum(values[start:end]) / (end - start) for start, end in pairwise(borders)]
+
+
+def written(value: float, scale: Scale) -> str:
+    """A value as it stands in a cell of a heat map: three digits, at most two places; nothing where they are 0 and
+    where a mask hides it."""
+    if value != value:
+        return "NaN"
+    if abs(value) < 0.005 or value == float("-inf"):
+        return ""
+    places = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{places}f}" if scale == "weight" else f"{value:+.{places}f}"

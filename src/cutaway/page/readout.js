@@ -11,20 +11,24 @@ function values(text) {
 function named(names, place) {
   return names[place] === String(place) ? names[place] : `${names[place]} (${place})`;
 }
-function written(value) {
+function told(value) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   return value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(3);
 }
-for (const root of document.querySelectorAll(`[id="${id}"]`)) {
-  if (root.dataset.ready) continue;
+// What stands in a cell, as `numbers.written` has it.
+function written(value, signed) {
+  if (Math.abs(value) < 0.005 || value === -Infinity) return "";
+  const size = Math.abs(value);
+  return (signed && value > 0 ? "+" : "") + value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
+for (const root of document.querySelectorAll(".cutaway:not([data-ready])")) {
   root.dataset.ready = "1";
   for (const figure of root.querySelectorAll("figure[data-values]")) {
     const rows = JSON.parse(figure.dataset.rows), columns = JSON.parse(figure.dataset.columns);
-    const { left, top, cell, down, across } = figure.dataset;
+    const { left, top, cell, down, across, scale, hint } = figure.dataset;
     const svg = figure.querySelector("svg.map"), caption = figure.querySelector("figcaption");
-    let name = figure.dataset.name, found = values(figure.dataset.values);
-    const hint = figure.dataset.hint;
+    let name = figure.dataset.name ?? "", found = values(figure.dataset.values);
     const rest = () => { caption.textContent = hint ? `${name} · ${hint}` : name; };
     rest();
     svg.addEventListener("pointermove", (event) => {
@@ -32,7 +36,7 @@ for (const root of document.querySelectorAll(`[id="${id}"]`)) {
       const column = Math.floor(((event.clientX - box.left) * zoom - left) / cell);
       const row = Math.floor(((event.clientY - box.top) * zoom - top) / cell);
       if (row < 0 || column < 0 || row >= rows.length || column >= columns.length) return rest();
-      const value = written(found[row * columns.length + column]);
+      const value = told(found[row * columns.length + column]);
       caption.textContent = `${name ? name + " · " : ""}${down} ${named(rows, row)}, ${across} ${named(columns, column)}: ${value}`;
     });
     svg.addEventListener("pointerleave", rest);
@@ -43,6 +47,7 @@ for (const root of document.querySelectorAll(`[id="${id}"]`)) {
         name = small.dataset.name;
         found = values(small.dataset.values);
         svg.querySelector("image").setAttribute("href", small.querySelector("image").getAttribute("href"));
+        for (const [n, each] of svg.querySelectorAll(".values text").entries()) each.textContent = written(found[n], scale === "signed");
         for (const each of maps) each.setAttribute("aria-pressed", each === small);
         rest();
       };

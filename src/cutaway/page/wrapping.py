@@ -1,8 +1,29 @@
-"""Texts in lines of a given width."""
+"""Texts as a page shows them: what cannot be seen is spelled out, in lines of a given width."""
 
+import re
 from collections.abc import Iterable, Iterator
 
-from cutaway.text.display import width
+from cutaway.text.display import visible, width
+from cutaway.words import Locale, Text, said
+
+_SPACES = re.compile("([ \n\u00a0\u2000-\u200a\u202f\u3000]+)")
+_CLOSING = frozenset("，。；：、！？）」』”’》〉】…—,.;:!?)%")
+_OPENING = frozenset("（「『“‘《〈【(")
+
+
+def shown(text: Text, locale: Locale) -> str:
+    """A text in one language, safe to show. Every page, drawing and terminal says its texts through this function, for
+    names and pieces come from other people's files."""
+    return legible(said(text, locale))
+
+
+def legible(text: str) -> str:
+    """The text with control characters, escape sequences and other invisible characters spelled out (`⟨U+001B⟩`),
+    spaces and line ends left as they are."""
+    if text.isascii() and text.isprintable():
+        return text
+    parts = _SPACES.split(text)
+    return "".join(part if place % 2 else visible(part) for place, part in enumerate(parts))
 
 
 def folded(words: Iterable[str], room: int) -> list[str]:
@@ -42,10 +63,6 @@ def _pieces(paragraph: str) -> Iterator[tuple[str, bool]]:
             if place == len(word) or _breaks(word[place - 1], word[place]):
                 yield word[start:place], spaced
                 start, spaced = place, False
-
-
-_CLOSING = frozenset("，。；：、！？）」』”’》〉】…—,.;:!?)%")
-_OPENING = frozenset("（「『“‘《〈【(")
 
 
 def _breaks(before: str, after: str) -> bool:

@@ -51,7 +51,7 @@ def read_lines(path: str | Path, errors: Errors = "strict", report: Report | Non
     """The lines of a file without their ends, blank ones included.
 
     `errors`: "strict" raises CutawayError with file, line and byte offset at the first bad byte or NUL;
-    "replace" puts U+FFFD; "skip" leaves the line out. Message count in `report`.
+    "replace" puts U+FFFD; "skip" leaves the line out. Both count in `report`.
     UTF-16 is recognised by its mark and always refused.
     """
     for _, line in numbered(Path(path), errors, report or Report()):

@@ -1,35 +1,76 @@
-"""What training reads: a tokenizer, endless batches, and what validation looks at."""
+"""What training reads: files become examples, some of them held out, a tokenizer is learned from the rest, and both
+become batches."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, nearest
 from cutaway.text.batches.batch import Batch
-from cutaway.text.lines import Report
+from cutaway.text.batches.packing import DocumentBatches, MaskedBatches, WindowBatches, document_ids
+from cutaway.text.batches.pairs import PairBatches, Pairs, pair_examples
+from cutaway.text.corpus import Pair, Report, read_documents, read_jsonl, read_parallel, read_tsv
+from cutaway.text.lines import raw_lines
+from cutaway.text.plan import BERT_ROLES
 from cutaway.text.tokenizer import Tokenizer
-from cutaway.train.evaluate import Direction
-from cutaway.train.loop import Batches
-from cutaway.train.recipe import TokenizerPart
+from cutaway.train.progress import Tell
+from cutaway.train.recipe import DataPart, Recipe, Source, TokenizerPart
 from cutaway.train.state import damage, write_folder
-from cutaway.words import Text, say
+from cutaway.train.validation import Direction
+from cutaway.words import Phrase, say
 
-Tell = Callable[[Text], None]
 TRAINING, VALIDATION = say("training"), say("validation")
+TextBatches = WindowBatches | DocumentBatches | MaskedBatches
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Everything training reads, once the model's special ids are known."""
+    """Everything training reads."""
 
     tokenizer: Tokenizer
-    batches: Batches
+    batches: PairBatches | TextBatches
     validation: list[Batch] = field(default_factory=list)
     n_bytes: int | None = None  # of the validation text, for bits per byte
     directions: list[Direction] = field(default_factory=list)
 
 
-def learned_tokenizer(
+def prepare(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
+    """Read, tokenise and batch the examples of `recipe`; a learned tokenizer is kept in `folder`/tokenizer.
+
+    `tell` gets a line for what was read, left out or replaced. Raises CutawayError for data that are missing,
+    malformed or empty.
+    """
+    paths = [Path(recipe.data.folder) / source.path for source in recipe.data.all_sources]
+    paths += [Path(recipe.data.folder) / source.other for source in recipe.data.all_sources if source.other]
+    # every file can be opened, before the first is read to its end
+    for path in paths:
+        next(iter(raw_lines(path)), None)
+    tokenizer = _known_tokenizer(recipe.tokenizer, folder)
+    if recipe.train.objective == "seq2seq":
+        return _prepare_pairs(recipe, folder, tokenizer, tell)
+    return _prepare_texts(recipe, folder, tokenizer, tell)
+
+
+def decoder_start(tokenizer: Tokenizer) -> int:
+    """What the decoder is given before the first word: bos, or eos in a vocabulary without."""
+    start = tokenizer.role("bos")
+    return tokenizer.require("eos") if start is None else start
+
+
+def _known_tokenizer(part: TokenizerPart, folder: Path) -> Tokenizer | None:
+    """The tokenizer at the recipe's `path`, or the one that this run has learned before; None: it is to be learned."""
+    if part.path is not None:
+        return Tokenizer.open(Path(part.path))
+    kept = folder / "tokenizer"
+    if not kept.is_dir():
+        return None
+    if fault := damage(kept):
+        raise CutawayError("{fault}; delete {kept} to train the tokenizer anew", fault=fault, kept=kept)
+    return Tokenizer.open(kept)
+
+
+def _learn_tokenizer(
     part: TokenizerPart,
     folder: Path,
     texts: Sequence[str],
@@ -39,23 +80,12 @@ def learned_tokenizer(
     roles: Mapping[str, str] | None = None,
     template: str | None = None,
 ) -> Tokenizer:
-    """The recipe's tokenizer: the one at `path`, the one this run has learned before, or one learned from `texts`
-    and kept in `folder`/tokenizer. `template` says what stands around a text in training, for whoever opens it."""
-    if part.path is not None:
-        return Tokenizer.open(Path(part.path))
-    kept = folder / "tokenizer"
-    if kept.is_dir():
-        if fault := damage(kept):
-            raise CutawayError("{fault}; delete {kept} to train the tokenizer anew", fault=fault, kept=kept)
-        return Tokenizer.open(kept)
+    """Learn a tokenizer from `texts` and keep it in `folder`/tokenizer. `template` says what stands around a text in
+    training, for whoever opens it."""
     step = max(1, -(-len(texts) // part.texts))
     chosen = texts[::step]
     tell(
-        say(
-            "tokenizer: learning a {kind} vocabulary from {count:,} texts",
-            kind=part.kind,
-            count=len(chosen),
-        )
+        say("tokenizer: learning a {kind} vocabulary from {count:,} texts", kind=part.kind, count=len(chosen))
     )
     tokenizer = Tokenizer.train(
         chosen,
@@ -69,18 +99,273 @@ def learned_tokenizer(
         min_count=part.min_count,
         template=template,
     )
+    kept = folder / "tokenizer"
     write_folder(kept, tokenizer.save)
-    size = f"{tokenizer.vocab_size:,}"
-    tell(say("tokenizer: {size} pieces, kept in {kept}", size=size, kept=kept))
+    tell(say("tokenizer: {count:,} pieces, kept in {path}", count=tokenizer.vocab_size, path=kept))
     return tokenizer
 
 
-def report_to(path: Path, report: Report, tell: Tell) -> None:
+def _tell_report(path: Path, report: Report, tell: Tell) -> None:
     """Tell what was met while the file at `path` was read."""
     tell(say("{path}: {report}", path=path, report=report.told()))
 
 
-def decoder_start(tokenizer: Tokenizer) -> int:
-    """What the decoder is given before the first word: bos, or eos in a vocabulary without."""
-    start = tokenizer.role("bos")
-    return tokenizer.require("eos") if start is None else start
+def _stretch(source: Source, count: int) -> slice:
+    """The part of `count` examples that is used."""
+    return slice(*(round(end * count) for end in source.part))
+
+
+def _hash(text: str) -> bytes:
+    """What examples are ordered by to hold some out: the same ones whatever their order or the seed."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _all_held(wanted: int, count: int) -> CutawayError:
+    return CutawayError(
+        "data.validation.hold_out is {wanted:,}, expected fewer than there are examples ({count:,})",
+        wanted=wanted,
+        count=count,
+    )
+
+
+def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: Tell) -> Prepared:
+    data, budget, ways = recipe.data, recipe.train.batch_tokens, recipe.data.ways
+    source, target = ways[0]
+    marks = {column: f">>{language}<<" for column, language in data.languages.items()}
+    for mark in marks.values():
+        if known is not None and known.id(mark) is None:
+            raise CutawayError(
+                "the tokenizer has no control token {mark}; train one for this recipe", mark=mark
+            )
+    pairs = [pair for part in data.sources for pair in _read_pairs(part, data, source, target, tell)]
+    pairs, held = hold_out(pairs, data, tell)
+    for part in data.validation.sources:
+        held += _read_pairs(part, data, source, target, tell)
+    if not pairs:
+        raise CutawayError("the sources hold no pair to train on")
+    weights = _weights(data, {pair.domain for pair in pairs})
+    tokenizer = known or _learn_tokenizer(
+        recipe.tokenizer,
+        folder,
+        _weighted([(weights[pair.domain], pair.source, pair.target) for pair in pairs]),
+        tell,
+        languages=list(data.languages.values()),
+        template="$A </s>",
+    )
+    pad, start = tokenizer.require("pad"), decoder_start(tokenizer)
+
+    def examples(chosen: Sequence[Pair], what: Phrase) -> dict[str, Pairs]:
+        report = Report()
+        found = pair_examples(
+            chosen,
+            tokenizer,
+            target_mark=marks.get(target),
+            source_mark=marks.get(source) if len(ways) == 2 else None,
+            max_source=data.max_source,
+            max_target=data.max_target,
+            report=report,
+        )
+        kept = sum(len(part) for part in found.values())
+        left_out = say("{empty:,} blank, {long:,} too long", empty=report.empty, long=report.long)
+        tell(
+            say(
+                "{what}: {count:,} pairs, {kept:,} examples, {left_out}",
+                what=what,
+                count=len(chosen),
+                kept=kept,
+                left_out=left_out,
+            )
+        )
+        if kept == 0:
+            raise CutawayError("no {what} pair is left: {left_out}", what=what, left_out=left_out)
+        return found
+
+    batches = PairBatches(
+        [part.weighted(weights[domain]) for domain, part in sorted(examples(pairs, TRAINING).items())],
+        budget=budget,
+        pad_id=pad,
+        decoder_start_id=start,
+        seed=recipe.run.seed,
+    )
+    if not held:
+        return Prepared(tokenizer=tokenizer, batches=batches)
+    checks = list(examples(held, VALIDATION).values())
+    once = PairBatches(checks, budget=budget, pad_id=pad, decoder_start_id=start)
+    shown = held[: data.validation.translations]
+    directions = [
+        Direction(
+            source=way[0],
+            target=way[1],
+            texts=[pair.source if way[0] == source else pair.target for pair in shown],
+            references=[pair.target if way[0] == source else pair.source for pair in shown],
+        )
+        for way in (ways if shown else [])
+    ]
+    return Prepared(tokenizer=tokenizer, batches=batches, validation=list(once.once()), directions=directions)
+
+
+def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Tell) -> list[Pair]:
+    path, report = Path(data.folder) / part.path, Report()
+    if part.format == "tsv":
+        domain = "domain" if "domain" in part.columns and part.domain is None else None
+        found = read_tsv(path, source, target, domain, part.columns or None, part.errors, report)
+    elif part.format == "parallel":
+        found = read_parallel(path, Path(data.folder) / (part.other or ""), part.errors, report)
+        if part.columns == (target, source):
+            found = (replace(pair, source=pair.target, target=pair.source) for pair in found)
+    else:
+        rows = read_jsonl(path, (source, target), part.errors, report)
+        found = (Pair(one, two, "", line) for line, (one, two) in enumerate(rows, 1))
+    pairs = [replace(pair, domain=part.domain) if part.domain is not None else pair for pair in found]
+    _tell_report(path, report, tell)
+    return pairs[_stretch(part, len(pairs))]
+
+
+def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair], list[Pair]]:
+    """Split off validation pairs, the same ones whatever the order or seed. Training pairs that share a side with one
+    of them are left out too, and counted."""
+    wanted, domains = data.validation.hold_out, data.validation.domains
+    if not wanted:
+        return pairs, []
+    known = {pair.domain for pair in pairs}
+    for domain in domains:
+        if domain not in known:
+            raise CutawayError(
+                "data.validation.domains: no pair is of domain {domain!r}{hint}; domains: {known}",
+                domain=domain,
+                hint=nearest(domain, known),
+                known=", ".join(sorted(known)),
+            )
+    candidates = [pair for pair in pairs if not domains or pair.domain in domains]
+    held = sorted(candidates, key=lambda pair: _hash(f"{pair.source}\t{pair.target}"))[:wanted]
+    if len(held) == len(pairs):
+        raise _all_held(wanted, len(pairs))
+    sources, targets = {pair.source for pair in held}, {pair.target for pair in held}
+    rest = [pair for pair in pairs if pair.source not in sources and pair.target not in targets]
+    tell(
+        say(
+            "validation: {count:,} pairs held out; {more:,} more share a side with one",
+            count=len(held),
+            more=len(pairs) - len(rest) - len(held),
+        )
+    )
+    return rest, held
+
+
+def _weights(data: DataPart, domains: set[str]) -> dict[str, float]:
+    for domain in sorted(data.weights.keys() - {"*"} - domains):
+        raise CutawayError(
+            "data.weights.{domain}: no example is of that domain{hint}; domains: {domains}",
+            domain=domain,
+            hint=nearest(domain, domains),
+            domains=", ".join(sorted(domains)),
+        )
+    other = data.weights.get("*", 1.0)
+    return {domain: data.weights.get(domain, other) for domain in domains}
+
+
+def _weighted(texts: list[tuple[float, str, str]]) -> list[str]:
+    """Texts as often as they weigh: what the tokenizer learns from has the proportions of training."""
+    owed: dict[float, float] = {}
+    found = []
+    for weight, one, two in texts:
+        owed[weight] = owed.get(weight, 0.0) + weight
+        while owed[weight] >= 1:
+            owed[weight] -= 1
+            found += (one, two)
+    return found
+
+
+def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: Tell) -> Prepared:
+    """A causal model reads sources with split = "file" as one long text in random windows, and others as documents
+    packed into rows that do not see one another."""
+    data, masked = recipe.data, recipe.train.objective == "masked"
+    texts = [text for source in data.sources for text in _read_texts(source, data, tell)]
+    texts, held = _hold_out_texts(texts, data.validation.hold_out, tell)
+    held += [text for source in data.validation.sources for text in _read_texts(source, data, tell)]
+    if not texts:
+        raise CutawayError("the sources hold no text to train on")
+    template = "[CLS] $A [SEP]" if masked else None if data.one_text else "<s> $A"
+    roles = BERT_ROLES if masked else None
+    tokenizer = known or _learn_tokenizer(
+        recipe.tokenizer, folder, texts, tell, roles=roles, template=template
+    )
+    batches = _text_batches(recipe, texts, tokenizer, tell, TRAINING)
+    if not held:
+        return Prepared(tokenizer=tokenizer, batches=batches)
+    checks = _text_batches(recipe, held, tokenizer, tell, VALIDATION)
+    n_bytes = None if masked else sum(len(text.encode()) for text in held)
+    return Prepared(tokenizer=tokenizer, batches=batches, validation=list(checks.once()), n_bytes=n_bytes)
+
+
+def _text_batches(
+    recipe: Recipe, texts: list[str], tokenizer: Tokenizer, tell: Tell, what: Phrase
+) -> TextBatches:
+    part, seed, context = recipe.train, recipe.run.seed, recipe.context
+    rows = part.batch_rows or max(1, part.batch_tokens // context)
+    report = Report()
+    ids = document_ids(texts, tokenizer, report)
+    tell(
+        say(
+            "{what}: {documents:,} documents, {tokens:,} tokens, {blank:,} blank",
+            what=what,
+            documents=len(texts),
+            tokens=len(ids.flat),
+            blank=report.empty,
+        )
+    )
+    if part.objective == "masked":
+        return MaskedBatches(
+            ids,
+            max_len=context,
+            budget=rows * context,
+            pad_id=tokenizer.require("pad"),
+            cls_id=tokenizer.role("cls"),
+            sep_id=tokenizer.role("sep"),
+            seed=seed,
+        )
+    if recipe.data.one_text:
+        return WindowBatches(ids.flat, context=context, rows=rows, seed=seed)
+    return DocumentBatches(
+        ids,
+        max_len=context,
+        rows=rows,
+        pad_id=tokenizer.require("pad"),
+        eos_id=tokenizer.require("eos"),
+        start_id=decoder_start(tokenizer),
+        seed=seed,
+    )
+
+
+def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
+    path, report = Path(data.folder) / source.path, Report()
+    if source.format == "jsonl":
+        texts = [text for (text,) in read_jsonl(path, (source.field,), source.errors, report)]
+    else:
+        texts = list(read_documents(path, source.split, source.errors, report))
+        if source.heading:
+            bodies = ["\n".join(text.split("\n")[source.heading :]) for text in texts]
+            texts = [body for body in bodies if body]
+            tell(
+                say(
+                    "{path}: {count:,} documents are only a heading, left out",
+                    path=path,
+                    count=len(bodies) - len(texts),
+                )
+            )
+    _tell_report(path, report, tell)
+    if source.format == "text" and source.split == "file":
+        return [text[_stretch(source, len(text))] for text in texts]
+    return texts[_stretch(source, len(texts))]
+
+
+def _hold_out_texts(texts: list[str], wanted: int, tell: Tell) -> tuple[list[str], list[str]]:
+    """Split off the documents with the smallest hash; equal documents go together."""
+    if not wanted:
+        return texts, []
+    held = set(sorted(texts, key=_hash)[:wanted])
+    rest = [text for text in texts if text not in held]
+    if not rest:
+        raise _all_held(wanted, len(texts))
+    tell(say("validation: {count:,} documents held out", count=len(held)))
+    return rest, sorted(held)

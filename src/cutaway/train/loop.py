@@ -15,18 +15,20 @@ from torch import Tensor
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batches.batch import Batch
-from cutaway.train.average import Average
-from cutaway.train.device import give_back_memory
-from cutaway.train.evaluate import Scores, to_device
+from cutaway.train.machine import (
+    RandomState,
+    draw_seed,
+    give_back_memory,
+    random_state,
+    restore_random_state,
+)
 from cutaway.train.objective import Objective
-from cutaway.train.optimizer import Optimizer
-from cutaway.train.position import Limits, Position
+from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress
-from cutaway.train.randomness import RandomState, draw_seed, random_state, restore_random_state
-from cutaway.train.recipe import refuse_changes
-from cutaway.train.schedule import Schedule
-from cutaway.train.state import RunFolder, read_state
-from cutaway.words import Phrase, say, told
+from cutaway.train.recipe import TrainPart
+from cutaway.train.state import Position, RunFolder, read_state
+from cutaway.train.validation import Scores, to_device
+from cutaway.words import Phrase, Text, say
 
 
 class Batches(Protocol):
@@ -43,7 +45,7 @@ class TrainingStopped(CutawayError):
 
 
 class Trainer:
-    """Trains `model` in `folder` until the limits are reached, early stop, or a signal.
+    """Trains `model` by `plan` in `folder` until the plan's limits are reached, early stop, or a signal.
 
     `write_model(path, model)` writes a Hugging Face folder; `validate(model, interrupted)` returns Scores or
     None when it was interrupted; `fingerprint` is the recipe as plain values, kept with every checkpoint.
@@ -54,27 +56,23 @@ class Trainer:
         model: Model,
         batches: Batches,
         objective: Objective,
+        plan: TrainPart,
         optimizer: Optimizer,
-        schedule: Schedule,
         average: Average,
-        limits: Limits,
         folder: RunFolder,
         *,
         write_model: Callable[[Path, Model], None],
         validate: Callable[[Model, Callable[[], bool]], Scores | None] | None = None,
         progress: Progress,
-        accumulate: int = 1,
-        clip: float | None = 1.0,
         precision: torch.dtype = torch.float32,
         seed: int = 1,
         fingerprint: dict[str, object] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ):
-        self.model, self.batches, self.objective = model, batches, objective
-        self.optimizer, self.schedule, self.average = optimizer, schedule, average
-        self.limits, self.folder, self.progress = limits, folder, progress
-        self.write_model, self.validate = write_model, validate
-        self.accumulate, self.clip, self.precision, self.seed = accumulate, clip, precision, seed
+        self.model, self.batches, self.objective, self.plan = model, batches, objective, plan
+        self.optimizer, self.average, self.folder = optimizer, average, folder
+        self.write_model, self.validate, self.progress = write_model, validate, progress
+        self.precision, self.seed = precision, seed
         self.fingerprint, self.interrupted = fingerprint or {}, interrupted
         self.position = Position()
         self.device = next(model.parameters()).device
@@ -89,7 +87,8 @@ class Trainer:
                 if self._validation_due():
                     best = self.position.best_step
                     if not self._validate():
-                        break  # interrupted: the validation is repeated on resume
+                        # interrupted: the validation is repeated on resume
+                        break
                     better = self.position.best_step != best
                 if better or self._save_due(last_save):
                     self.save()
@@ -101,21 +100,19 @@ class Trainer:
         return self.position
 
     def _save_due(self, last: float) -> bool:
-        step, seconds = self.position.step, self.limits.save_every_seconds
+        step, seconds = self.position.step, self.plan.save_every_seconds
         if step == 0 or step == self._saved_step:
             return False
-        return step % self.limits.save_every == 0 or (
+        return step % self.plan.save_every == 0 or (
             seconds is not None and time.monotonic() - last >= seconds
         )
 
     def _finished(self) -> bool:
-        at, patience = self.position, self.limits.patience
+        at, patience = self.position, self.plan.patience
         if patience is not None and at.stale >= patience:
-            self.progress.tell(
-                told("early stop: no better validation loss in {stale} validations", stale=at.stale)
-            )
+            self.progress.tell(say("early stop: validations without a better loss: {count}", count=at.stale))
             return True
-        return self.limits.reached(at.step, at.tokens, at.seconds)
+        return self.plan.reached(at.step, at.tokens, at.seconds)
 
     def _step(self) -> bool:
         """One window. False when the batches ended or a signal came; then nothing has changed."""
@@ -126,7 +123,7 @@ class Trainer:
         index: list[int] = []
         self.model.train()
         self.optimizer.zero_grad()
-        for i, batch in enumerate(islice(self.batches, self.accumulate)):
+        for i, batch in enumerate(islice(self.batches, self.plan.accumulate)):
             if self.interrupted():
                 self.optimizer.zero_grad()
                 self.batches.restore(before[0])
@@ -144,7 +141,7 @@ class Trainer:
             return False
         at.step += 1
         tokens = sum(counts)
-        factor = self.schedule.at(at.step, self.limits.total(at.step, at.tokens + tokens, at.seconds or 1e-9))
+        factor = self.plan.rate(at.step, self.plan.total(at.step, at.tokens + tokens, at.seconds or 1e-9))
         entry: dict[str, object] = {"step": at.step, "tokens": tokens, "lr": self.optimizer.lr * factor}
         skipped: Phrase | None = None
         if tokens == 0:
@@ -167,14 +164,20 @@ class Trainer:
         at.tokens += tokens
         seconds = time.monotonic() - started
         at.seconds += seconds
-        done = at.step / self.limits.total(at.step, at.tokens, at.seconds)
+        done = at.step / self.plan.total(at.step, at.tokens, at.seconds)
         self.progress.step(entry, seconds, done, at.seconds, skipped)
-        if at.bad_in_a_row >= self.limits.max_bad_steps:
+        if at.bad_in_a_row >= self.plan.max_bad_steps:
             saved = self.save()
             raise TrainingStopped(
-                f"stopped at step {at.step}: loss or gradient was not finite in {at.bad_in_a_row} steps in a row"
-                f" (samples of the last: {_some(index)}); no such step reached the weights, which are whole in"
-                f" {saved}. A lower train.lr or a longer train.warmup may help"
+                say(
+                    "stopped at step {step}: loss or gradient was not finite in {count} steps in a row (samples of "
+                    "the last: {samples}); no such step reached the weights, which are whole in {path}. A lower "
+                    "train.lr or a longer train.warmup may help",
+                    step=at.step,
+                    count=at.bad_in_a_row,
+                    samples=_some(index),
+                    path=saved,
+                )
             )
         return True
 
@@ -183,8 +186,8 @@ class Trainer:
         gradients = [p.grad for p in self.optimizer.parameters() if p.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients)) / tokens
         scale = 1.0 / tokens
-        if self.clip is not None and norm > self.clip:
-            scale *= self.clip / norm
+        if self.plan.clip is not None and norm > self.plan.clip:
+            scale *= self.plan.clip / norm
         if math.isfinite(norm):
             for gradient in gradients:
                 gradient.mul_(scale)
@@ -196,10 +199,10 @@ class Trainer:
         return torch.autocast(self.device.type, self.precision)
 
     def _validation_due(self) -> bool:
-        every, at = self.limits.validate_every, self.position
+        every, at = self.plan.validate_every, self.position
         if self.validate is None or every is None or at.step == 0 or at.validated == at.step:
             return False
-        return at.step % every == 0 or self.limits.reached(at.step, at.tokens, at.seconds)
+        return at.step % every == 0 or self.plan.reached(at.step, at.tokens, at.seconds)
 
     def _validate(self) -> bool:
         assert self.validate is not None
@@ -213,8 +216,13 @@ class Trainer:
         at.validated = at.step
         if not math.isfinite(scores.loss):
             raise TrainingStopped(
-                f"step {at.step}: the validation loss is {scores.loss}; nothing is exported. Earlier checkpoints lie "
-                f"in {self.folder.path}; a smaller train.lr, or other values in [model], may help"
+                say(
+                    "step {step}: the validation loss is {loss}; nothing is exported. Earlier checkpoints lie in "
+                    "{path}; a smaller train.lr, or other values in [model], may help",
+                    step=at.step,
+                    loss=scores.loss,
+                    path=self.folder.path,
+                )
             )
         better = at.best_loss is None or scores.loss < at.best_loss
         at.stale = 0 if better else at.stale + 1
@@ -251,21 +259,19 @@ class Trainer:
         path = self.folder.save(at.step, write, tensors, values)
         self._saved_step = at.step
         give_back_memory()
-        for failure in self.folder.retain(self.limits.keep, at.best_step):
+        for failure in self.folder.retain(self.plan.keep, at.best_step):
             self.progress.tell(failure)
         return path
 
     def resume(self, path: Path) -> None:
         """Continue from the checkpoint at `path`, bit for bit as if it had never stopped.
 
-        Raises CutawayError when its recipe differs from this one, naming the fields.
+        Raises CutawayError for a state of another version, of other data, or of a model with other parameters.
         """
         tensors, values = read_state(path)
-        recipe = values.get("recipe")
         position, batches, python = values.get("position"), values.get("batches"), values.get("python_random")
-        if not (isinstance(recipe, dict) and isinstance(position, dict) and isinstance(batches, dict)):
+        if not (isinstance(position, dict) and isinstance(batches, dict)):
             raise CutawayError("{path}: not a training state of this version", path=path / "training.json")
-        refuse_changes(recipe, self.fingerprint, self.folder.path)
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "average": {}, "random": {}}
         for key, value in tensors.items():
             part, _, name = key.partition("/")
@@ -282,17 +288,16 @@ class Trainer:
         self._saved_step = self.position.step
         self.progress.rewind(self.position.step)
         if values.get("threads") != torch.get_num_threads():
-            before, now = values.get("threads"), torch.get_num_threads()
             self.progress.tell(
-                told(
-                    "the checkpoint was made with {before} threads, this run has {now}: sums may differ in "
-                    "their last bit",
-                    before=before,
-                    now=now,
+                say(
+                    "the checkpoint was made with {before} threads, this run has {now}: sums may differ in their "
+                    "last bit",
+                    before=values.get("threads"),
+                    now=torch.get_num_threads(),
                 )
             )
 
 
-def _some(index: list[int]) -> str:
+def _some(index: list[int]) -> Text:
     shown = ", ".join(map(str, index[:20]))
-    return f"{shown} and {len(index) - 20} more" if len(index) > 20 else shown
+    return say("{shown} and {more} more", shown=shown, more=len(index) - 20) if len(index) > 20 else shown

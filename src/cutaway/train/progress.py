@@ -6,6 +6,7 @@ Whoever watches is told in their own language; what is written for programs is E
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TextIO
@@ -15,9 +16,10 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 from cutaway.errors import CutawayError
-from cutaway.train.evaluate import Scores
-from cutaway.words import Phrase, Text, reader_locale, said, say, told
+from cutaway.train.validation import Scores
+from cutaway.words import Phrase, Text, listed, said, say, told
 
+Tell = Callable[[Text], None]  # one line for whoever watches
 _NAMES = {"loss": say("loss"), "bits_per_byte": say("bits per byte")}
 
 
@@ -119,24 +121,17 @@ class Progress:
                 if isinstance(value, float):
                     self._writer.add_scalar(f"train/{name}", value, int(str(entry["step"])))
         if skipped is not None:
+            words = say("step {step} skipped: {reason}", step=entry["step"], reason=skipped)
             samples = entry.get("samples")
             self.tell(
-                told(
-                    "step {entry} skipped: {skipped}{samples}",
-                    entry=entry["step"],
-                    skipped=skipped,
-                    samples=say(", samples {samples}", samples=samples) if samples else "",
-                )
+                say("{skipped}, samples {samples}", skipped=words, samples=samples) if samples else words
             )
-        left = elapsed / done - elapsed if done > 0 else 0.0
-        loss = "" if self._loss is None else f" · {told('loss')} {self._loss:.4f}"
-        line = told(
-            "step {entry}{loss} · {rate:,.0f} tokens/s · {clock} left",
-            entry=entry["step"],
-            loss=loss,
-            rate=self._rate,
-            clock=clock(left),
-        )
+        shown = [say("step {step}", step=entry["step"])]
+        if self._loss is not None:
+            shown.append(say("loss {loss:.4f}", loss=self._loss))
+        shown.append(say("{rate:,.0f} tokens/s", rate=self._rate))
+        shown.append(say("{time} left", time=clock(elapsed / done - elapsed if done > 0 else 0.0)))
+        line = said(listed(shown, " · "))
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=line, completed=min(done, 1.0))
         elif time.monotonic() - self._said >= self.every:
@@ -149,18 +144,12 @@ class Progress:
         if self._writer is not None:
             for name, value in values.items():
                 self._writer.add_scalar(f"validation/{name}", value, step)
-        locale = reader_locale()
-        shown = " · ".join(
-            f"{said(_NAMES.get(name, name), locale)} {value:.4g}" for name, value in values.items()
-        )
-        self.tell(
-            told(
-                "step {step} validation: {shown}{best}",
-                step=step,
-                shown=shown,
-                best=say(" (best so far)") if better else "",
-            )
-        )
+        shown = [
+            say("{name} {value:.4g}", name=_NAMES.get(name, name), value=value)
+            for name, value in values.items()
+        ]
+        line = say("step {step} validation: {scores}", step=step, scores=listed(shown, " · "))
+        self.tell(say("{line} (best so far)", line=line) if better else line)
         for source, output, reference in scores.samples:
             self.tell(f"  {source} → {output}" + (f"   ({reference})" if reference else ""))
 

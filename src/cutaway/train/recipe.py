@@ -1,277 +1,469 @@
-"""A recipe: one TOML file that says everything a run depends on."""
+"""A recipe: one TOML file that says everything a run depends on, checked before anything is read or computed."""
 
+import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from cutaway.config import parse, to_dict
-from cutaway.errors import CutawayError
+from cutaway.config import PIECES, ModelConfig, checked, key, parse, to_dict
+from cutaway.errors import CutawayError, nearest
 from cutaway.files import override, read_toml
+from cutaway.models.build import preset_values
 from cutaway.text.corpus import Errors, Split
 from cutaway.text.plan import Kind, Normalization
-from cutaway.train.average import AverageName
-from cutaway.train.objective import ObjectiveName
-from cutaway.train.optimizer import OptimizerName
-from cutaway.train.schedule import Schedule, ScheduleName
+from cutaway.words import say
+
+ObjectiveName = Literal["seq2seq", "causal", "masked"]
+OptimizerName = Literal["adamw", "muon"]
+AverageName = Literal["none", "ema", "mean"]
+ScheduleName = Literal["constant", "inverse_sqrt", "cosine", "wsd"]
+
+# The family that an objective trains.
+FAMILY = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "encoder-only"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class RunPart:
-    """[run]: what it is called, where it goes, what it runs on."""
+    """[run]: what the run is called, where it goes, what it runs on."""
 
-    name: str
-    folder: str | None = None  # None: runs/<name>, below the folder cutaway is started in
-    seed: int = 1
-    device: str = "auto"  # "auto": CUDA where there is one, else the CPU
-    threads: int | None = None  # None: torch's choice (OMP_NUM_THREADS is respected)
+    name: str = key(say("the run's name, and its folder's"))
+    folder: str | None = key(
+        say("the run's folder; not given: runs/NAME, from where cutaway is started"), default=None
+    )
+    seed: int = key(say("seed of every random choice"), default=1, ge=0, lt=2**63)
+    device: str = key(say("auto, cpu or cuda; auto is CUDA where there is one"), default="auto")
+    threads: int | None = key(say("CPU threads; not given: torch's choice"), default=None, ge=1, le=1024)
 
     def __post_init__(self) -> None:
-        if not self.name or self.name in (".", "..") or any(mark in self.name for mark in "/\\\0"):
-            raise ValueError(
-                f"name is {self.name!r}, expected a plain folder name; run.folder can be any path"
+        if not self.name or self.name in (".", "..") or any(mark in self.name for mark in "/\\"):
+            raise CutawayError(
+                "name is {name!r}, expected a plain folder name; run.folder can be any path", name=self.name
             )
-        if self.threads is not None and not 1 <= self.threads <= 1024:
-            raise ValueError(f"threads is {self.threads}, expected 1 to 1024")
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
+class ModelPart(ModelConfig):
+    """[model]: a preset, the keys of a model's config, or both. What only a tokenizer can tell is filled in later."""
+
+    preset: str | None = key(say("named values to start from"), default=None)
+    vocab_size: int = key(say("token ids; not given: the tokenizer's"), default=PIECES, ge=1, le=PIECES)
+
+    def filled(self, found: Mapping[str, int | None]) -> ModelConfig:
+        """The model's config, with what was `found` in the tokenizer (vocabulary size, ids) where the recipe does not
+        say it. Raises CutawayError for an id of the recipe outside the vocabulary."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
+        unsaid = {name: value for name, value in found.items() if values[name] in (None, PIECES)}
+        return ModelConfig(**{**values, **unsaid})
+
+
+@checked
 class TokenizerPart:
-    """[tokenizer]: an existing one, or how to train one on the training texts."""
+    """[tokenizer]: an existing one, or how to learn one from the training texts."""
 
-    path: str | None = None  # a tokenizer.json or a folder that holds one
-    kind: Kind = "bpe"
-    vocab_size: int | None = (
-        8000  # control tokens included; 0 (words, characters): every one that is frequent enough
+    path: str | None = key(say("an existing tokenizer.json, or a folder with one"), default=None)
+    kind: Kind = key(say("what pieces are"), default="bpe")
+    vocab_size: int = key(
+        say("ids, control tokens included; 0 (words, characters): all that are frequent"),
+        default=8000,
+        ge=0,
+        le=PIECES,
     )
-    min_count: int = 2
-    coverage: float = 0.9995  # part of the text whose characters get a piece of their own
-    normalization: Normalization = "none"
-    lowercase: bool = False
-    texts: int = 1_000_000  # it learns from at most this many training texts, evenly spread
+    min_count: int = key(say("how often a piece must occur"), default=2, ge=1)
+    coverage: float = key(say("part of the text whose characters are pieces"), default=0.9995, gt=0, le=1)
+    normalization: Normalization = key(say("Unicode normal form of the text"), default="none")
+    lowercase: bool = key(say("fold the text to lower case"), default=False)
+    texts: int = key(say("the most training texts it learns from"), default=1_000_000, ge=1)
+
+    def __post_init__(self) -> None:
+        if self.path is None and self.vocab_size == 0 and self.kind not in ("words", "characters"):
+            raise CutawayError(
+                "vocab_size is 0, expected a number of ids for a {kind} vocabulary", kind=self.kind
+            )
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class Source:
     """[[data.sources]]: one file of examples, plain or gzipped (see text.corpus for what each format takes)."""
 
-    path: str  # relative to data.folder
-    format: Literal["tsv", "parallel", "jsonl", "text"] = "tsv"
-    columns: tuple[
-        str, ...
-    ] = ()  # tsv: every column's name (none: the first line has them); parallel: the two
-    other: str | None = None  # parallel: the file of the second column
-    field: str = "text"  # jsonl without directions: the field that holds the text
-    domain: str | None = None  # a name for all of its examples; a column `domain` names them one by one
-    split: Split = "lines"  # text: what divides documents
-    heading: int = 0  # text: lines at the start of every document that are left out, such as a poem's title
-    errors: Errors = "strict"  # bad lines: stop, or go on and count them
-    part: tuple[float, ...] = (
-        0.0,
-        1.0,
-    )  # the stretch of its examples (split = "file": its characters) that is used
+    path: str = key(say("the file, from data.folder"))
+    format: Literal["tsv", "parallel", "jsonl", "text"] = key(say("how examples lie in it"), default="tsv")
+    columns: tuple[str, ...] = key(
+        say("tsv: the columns' names, else the first line has them; parallel: the two files'"), default=()
+    )
+    other: str | None = key(say("parallel: the file of the second column"), default=None)
+    field: str = key(say("jsonl without directions: the field that holds the text"), default="text")
+    domain: str | None = key(
+        say("a name for all its examples, else a column `domain` has them"), default=None
+    )
+    split: Split = key(say("text: what divides documents"), default="lines")
+    heading: int = key(
+        say("text: lines left out at each document's start, such as a poem's title"), default=0, ge=0
+    )
+    errors: Errors = key(say("bad lines: stop, or go on and count them"), default="strict")
+    part: tuple[float, ...] = key(
+        say("the stretch of its examples (split = file: characters) that is used"),
+        default=(0.0, 1.0),
+        ge=0,
+        le=1,
+    )
 
     def __post_init__(self) -> None:
-        if self.heading < 0:
-            raise ValueError(f"heading is {self.heading}, expected a number of lines, 0 or more")
-        if len(self.part) != 2 or not 0 <= self.part[0] < self.part[1] <= 1:
-            raise ValueError(f"part is {list(self.part)}, expected [from, to] with 0 <= from < to <= 1")
+        if len(self.part) != 2 or not self.part[0] < self.part[1]:
+            raise CutawayError("part is {part}, expected [from, to] with from < to", part=list(self.part))
+        if self.format == "parallel" and (self.other is None or len(self.columns) != 2):
+            raise CutawayError(
+                "{path}: a parallel source needs `other` (the second file) and two `columns`", path=self.path
+            )
+
+    def check_columns(self, source: str, target: str) -> None:
+        """Raises CutawayError where it is clear that the file lacks the two columns of a pair."""
+        if self.format == "text":
+            raise CutawayError(
+                "{path}: format text has no pairs; expected tsv, parallel or jsonl", path=self.path
+            )
+        if self.format == "jsonl" or not self.columns:
+            return
+        for name in (source, target):
+            if name not in self.columns:
+                raise CutawayError(
+                    "{path}: no column {name!r}{hint}; columns: {columns}",
+                    path=self.path,
+                    name=name,
+                    hint=nearest(name, self.columns),
+                    columns=", ".join(self.columns),
+                )
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class Validation:
     """[data.validation]: examples held out of the sources, or sources of their own."""
 
-    hold_out: int = 0  # examples, the same for the same data whatever the seed
-    domains: tuple[str, ...] = ()  # held out of these domains alone
-    sources: tuple[Source, ...] = ()
-    translations: int = 0  # per direction, translated for BLEU and chrF at every validation
-    samples: int = 3  # shown
+    hold_out: int = key(say("number of examples held out, the same whatever the seed"), default=0, ge=0)
+    domains: tuple[str, ...] = key(say("seq2seq: held out of these domains alone"), default=())
+    sources: tuple[Source, ...] = key(say("files of their own, as in data.sources"), default=())
+    translations: int = key(
+        say("seq2seq: sentences translated at every validation, for BLEU and chrF"), default=0, ge=0
+    )
+    samples: int = key(say("seq2seq: translations shown at every validation"), default=3, ge=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
 class DataPart:
     """[data]: where the examples come from and how they become batches."""
 
-    folder: str = "."
-    sources: tuple[Source, ...]
-    weights: dict[str, float] = field(default_factory=dict)  # domain -> copies an epoch; "*": all others
-    directions: tuple[str, ...] = ()  # seq2seq: "zh>en", …, by column names
-    languages: dict[str, str] = field(
-        default_factory=dict
-    )  # column -> language: >>eng<< stands before the source
-    max_source: int = 128  # tokens; longer examples are left out, counted and reported
-    max_target: int = 128
-    context: int | None = None  # causal, masked: tokens a row; None: the model's max_len
-    validation: Validation = Validation()
+    folder: str = key(say("where the files lie"), default=".")
+    sources: tuple[Source, ...] = key(say("the files, a table each"))
+    weights: dict[str, float] = key(
+        say('seq2seq: times an epoch sees a domain; "*": any other'), default_factory=dict, ge=0, le=1_000
+    )
+    directions: tuple[str, ...] = key(say('seq2seq: "zh>en", or both ways, by columns'), default=())
+    languages: dict[str, str] = key(
+        say("seq2seq: a column's language; sources then begin with >>eng<<"), default_factory=dict
+    )
+    max_source: int = key(say("seq2seq: tokens; longer examples are left out"), default=128, ge=2)
+    max_target: int = key(say("seq2seq: tokens; longer examples are left out"), default=128, ge=2)
+    context: int | None = key(say("causal, masked: tokens a row; else model.max_len"), default=None, ge=1)
+    validation: Validation = key(say("what validation looks at"), default=Validation())
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise CutawayError("there are no sources; add a [[data.sources]] table with a path")
 
     @property
     def one_text(self) -> bool:
         """Whether the sources are whole files, read as one long text without start or end."""
         return all(source.split == "file" and source.format == "text" for source in self.sources)
 
-    def __post_init__(self) -> None:
-        if not self.sources:
-            raise ValueError("there are no sources; add a [[data.sources]] table with a path")
-        for direction in self.directions:
-            if direction.count(">") != 1:
-                raise ValueError(f"direction {direction!r} is not of the form 'zh>en'")
+    @property
+    def all_sources(self) -> tuple[Source, ...]:
+        return self.sources + self.validation.sources
+
+    @property
+    def ways(self) -> list[tuple[str, str]]:
+        """The directions as (source column, target column): one, or both of one pair. Raises CutawayError."""
+        ways = [tuple(name.strip() for name in direction.split(">")) for direction in self.directions]
+        found = [(way[0], way[1]) for way in ways if len(way) == 2 and all(way)]
+        if len(found) == len(ways) == 1 or (len(found) == len(ways) == 2 and found[0] == found[1][::-1]):
+            return found
+        raise CutawayError(
+            "data.directions is {directions}, expected one direction or both of one pair of columns, such as "
+            '["zh>en", "en>zh"]',
+            directions=list(self.directions),
+        )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainPart:
-    """[train]: how the weights are found."""
+@checked
+class Schedule:
+    """How large the learning rate is at each update, as a fraction of its peak.
 
-    objective: ObjectiveName
-    steps: int | None = None  # exactly one of steps, tokens and minutes
-    tokens: int | None = None
-    minutes: float | None = None
-    batch_tokens: int = 4096  # tokens of a batch (seq2seq: source plus target), padding included
-    batch_rows: int | None = None  # causal, masked: rows of a batch instead
-    accumulate: int = 1
-    optimizer: OptimizerName = "adamw"
-    lr: float = 1e-3
-    betas: tuple[float, ...] = (0.9, 0.98)
-    eps: float = 1e-9
-    weight_decay: float = 0.0
-    momentum: float = 0.95
-    schedule: ScheduleName = "inverse_sqrt"
-    warmup: int = 400
-    decay: float = 0.2
-    end: float = 0.0
-    clip: float | None = 1.0
-    smoothing: float = 0.0
-    masking: float = 0.15
-    precision: Literal["auto", "bf16", "fp32"] = "auto"
-    compile: bool = False
-    average: AverageName = "none"
-    average_decay: float = 0.999
-    average_count: int = 5
-    average_every: int = 1000
-    save_every: int = 1000
-    save_every_seconds: float | None = None
-    validate_every: int | None = None
-    patience: int | None = None
-    keep: int = 2
-    max_bad_steps: int = 10
-    init: str | None = None  # a checkpoint folder whose weights are the start
-    tensorboard: bool = False
+    Every schedule rises linearly over `warmup` updates: the first is 1/warmup, never 0, and update `warmup` is
+    the peak, 1. After it:
+
+    * constant: stays 1.
+    * inverse_sqrt: √(warmup / n), the paper's (Vaswani et al. 2017, §5.3) with the peak as its unit.
+    * cosine: half a cosine down to `end` (Loshchilov & Hutter 2017).
+    * wsd: stays 1, then falls linearly to `end` over the last `decay` part of all updates (Hu et al. 2024, §4).
+
+    cosine and wsd reach `end` at update total + 1, the first that is not made, so that none is wasted on a rate
+    of 0.
+    """
+
+    schedule: ScheduleName = key(say("how the learning rate goes on after its peak"), default="inverse_sqrt")
+    warmup: int = key(say("updates in which the learning rate rises to its peak"), default=400, ge=0)
+    decay: float = key(say("wsd: the last part of the run, in which the rate falls"), default=0.2, gt=0, le=1)
+    end: float = key(say("cosine, wsd: the last rate as a fraction of the peak"), default=0.0, ge=0, le=1)
+
+    def rate(self, n: int, total: float) -> float:
+        """The factor, 0 to 1, for update `n` (counted from 1) of `total`, which may be an estimate that moves, as in a
+        run limited by time."""
+        if n < self.warmup:
+            return n / self.warmup
+        start = max(self.warmup, 1)
+        if self.schedule == "inverse_sqrt":
+            return math.sqrt(start / n)
+        if self.schedule == "cosine":
+            done = min(1.0, (n - start) / max(1.0, total + 1 - start))
+            return self.end + (1 - self.end) * 0.5 * (1 + math.cos(math.pi * done))
+        if self.schedule == "wsd":
+            length = max(1.0, self.decay * total)
+            left = min(1.0, max(0.0, total + 1 - n) / length)
+            return self.end + (1 - self.end) * left
+        return 1.0
+
+
+@checked
+class Limits:
+    """When a run stops, saves and validates. Exactly one of steps, tokens and minutes is given."""
+
+    steps: int | None = key(say("updates of the whole run"), default=None, ge=1)
+    tokens: int | None = key(say("labels of the whole run, instead"), default=None, ge=1)
+    minutes: float | None = key(say("minutes of training, resumes included, instead"), default=None, gt=0)
+    save_every: int = key(say("steps between checkpoints"), default=1000, ge=1)
+    save_every_seconds: float | None = key(say("seconds between checkpoints, too"), default=None, gt=0)
+    validate_every: int | None = key(say("steps between validations; else none"), default=None, ge=1)
+    patience: int | None = key(say("validations without a better loss that end a run"), default=None, ge=1)
+    keep: int = key(say("newest checkpoints that are kept, besides the best"), default=2, ge=1)
+    max_bad_steps: int = key(
+        say("steps in a row without a finite loss or gradient that end a run"), default=10, ge=1
+    )
 
     def __post_init__(self) -> None:
         given = [name for name in ("steps", "tokens", "minutes") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(
-                f"exactly one of steps, tokens and minutes says how long to train; given: {', '.join(given) or 'none'}"
+            raise CutawayError(
+                "exactly one of steps, tokens and minutes says how long to train; given: {given}",
+                given=", ".join(given) or say("none"),
             )
-        for name in (
-            "batch_tokens",
-            "accumulate",
-            "save_every",
-            "keep",
-            "max_bad_steps",
-            "average_count",
-            given[0],
-        ):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected more than 0")
-        for name in ("lr", "eps", "clip", "save_every_seconds", "validate_every", "patience", "batch_rows"):
-            if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}, expected a number above 0")
-        if not 0 <= self.average_decay < 1:
-            raise ValueError(f"average_decay is {self.average_decay}, expected 0 <= average_decay < 1")
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"smoothing is {self.smoothing}, expected 0 <= smoothing < 1")
-        if not 0 < self.masking < 1:
-            raise ValueError(f"masking is {self.masking}, expected a part of the tokens: 0 < masking < 1")
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas is {list(self.betas)}, expected two numbers from 0 to below 1")
         if self.patience is not None and self.validate_every is None:
-            raise ValueError("patience needs validate_every: early stop looks at validations")
-        _ = self.rate
+            raise CutawayError("patience needs validate_every: early stop looks at validations")
 
-    @property
-    def rate(self) -> Schedule:
-        """The schedule of the learning rate. Raises ValueError for values out of range."""
-        return Schedule(name=self.schedule, warmup=self.warmup, decay=self.decay, end=self.end)
+    def total(self, step: int, tokens: int, seconds: float) -> float:
+        """Updates in the whole run, estimated where it is limited by tokens or minutes."""
+        if self.steps is not None:
+            return self.steps
+        if step == 0:
+            return math.inf
+        if self.tokens is not None:
+            return step * self.tokens / max(tokens, 1)
+        assert self.minutes is not None
+        return step * self.minutes * 60 / max(seconds, 1e-9)
+
+    def reached(self, step: int, tokens: int, seconds: float) -> bool:
+        """Whether the run is over."""
+        if self.steps is not None:
+            return step >= self.steps
+        if self.tokens is not None:
+            return tokens >= self.tokens
+        assert self.minutes is not None
+        return seconds >= self.minutes * 60
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked
+class TrainPart(Limits, Schedule):
+    """[train]: how the weights are found."""
+
+    objective: ObjectiveName = key(say("what is learned: translations, the next token, or hidden tokens"))
+    batch_tokens: int = key(
+        say("tokens of a batch (source plus target), padding included"), default=4096, ge=1
+    )
+    batch_rows: int | None = key(say("causal, masked: rows of a batch, instead"), default=None, ge=1)
+    accumulate: int = key(say("batches whose gradients make one update"), default=1, ge=1)
+    optimizer: OptimizerName = key(say("adamw, or muon for the matrices inside"), default="adamw")
+    lr: float = key(say("the peak of the learning rate"), default=1e-3, gt=0)
+    betas: tuple[float, ...] = key(say("adamw: decay of its two averages"), default=(0.9, 0.98), ge=0, lt=1)
+    eps: float = key(say("adamw: what is added to the divisor"), default=1e-9, gt=0, le=1)
+    weight_decay: float = key(say("decay of the matrices, times the rate"), default=0.0, ge=0, le=1_000)
+    momentum: float = key(say("muon: decay of its average"), default=0.95, ge=0, lt=1)
+    clip: float | None = key(say("greatest norm of a gradient; others are scaled to it"), default=1.0, gt=0)
+    smoothing: float = key(say("label smoothing"), default=0.0, ge=0, lt=1)
+    masking: float = key(say("masked: part of the tokens that is hidden"), default=0.15, gt=0, lt=1)
+    precision: Literal["auto", "bf16", "fp32"] = key(
+        say("type of matrix products; auto: bf16 where the hardware has it"), default="auto"
+    )
+    compile: bool = key(say("compile the model"), default=False)
+    average: AverageName = key(say("average of the weights that is exported"), default="none")
+    average_decay: float = key(say("ema: decay of the average"), default=0.999, ge=0, lt=1)
+    average_count: int = key(say("mean: number of snapshots"), default=5, ge=1)
+    average_every: int = key(say("mean: updates between snapshots"), default=1000, ge=1)
+    init: str | None = key(say("a model folder whose weights are the start"), default=None)
+    tensorboard: bool = key(say("write the numbers for TensorBoard, too"), default=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.betas) != 2:
+            raise CutawayError("betas is {betas}, expected two numbers", betas=list(self.betas))
+
+
+@checked
 class Recipe:
     """A whole run."""
 
-    run: RunPart
-    model: dict[
-        str, bool | int | float | str
-    ]  # preset and/or ModelConfig fields; the vocabulary is filled in
-    tokenizer: TokenizerPart = TokenizerPart()
-    data: DataPart
-    train: TrainPart
+    run: RunPart = key(say("the run itself"))
+    model: ModelPart = key(say("what is built"))
+    tokenizer: TokenizerPart = key(say("the vocabulary"), default=TokenizerPart())
+    data: DataPart = key(say("what is learned from"))
+    train: TrainPart = key(say("how it is learned"))
+
+    def __post_init__(self) -> None:
+        objective, data = self.train.objective, self.data
+        if self.model.family != FAMILY[objective]:
+            raise CutawayError(
+                "train.objective {objective} trains the {expected} family, but model.family is {family}",
+                objective=objective,
+                expected=FAMILY[objective],
+                family=self.model.family,
+            )
+        if self.model.head == "none":
+            raise CutawayError(
+                "model.head is none: a model without an output head cannot learn to predict words"
+            )
+        if self.train.validate_every is not None and not (
+            data.validation.hold_out or data.validation.sources
+        ):
+            raise CutawayError(
+                "train.validate_every is set, but [data.validation] names no examples: set hold_out or sources"
+            )
+        if objective == "seq2seq":
+            self._check_pairs()
+        else:
+            self._check_texts()
+
+    def _check_pairs(self) -> None:
+        data, ways = self.data, self.data.ways
+        if data.context is not None or self.train.batch_rows is not None:
+            raise CutawayError(
+                "data.context and train.batch_rows belong to texts (train.objective causal, masked)"
+            )
+        if len(ways) == 2 and not set(ways[0]) <= data.languages.keys():
+            raise CutawayError(
+                "data.directions has both ways of {source} and {target}: data.languages must name a language for "
+                "each, so that the model is told which way to go",
+                source=ways[0][0],
+                target=ways[0][1],
+            )
+        for source in data.all_sources:
+            source.check_columns(*ways[0])
+        longest = max(data.max_source, data.max_target)
+        rounded = longest + longest % 2  # as PairBatches lays them out
+        if rounded > self.model.max_len:
+            raise CutawayError(
+                "data.max_source or max_target is {longest}, in a batch {rounded} columns, beyond model.max_len "
+                "({max_len} positions)",
+                longest=longest,
+                rounded=rounded,
+                max_len=self.model.max_len,
+            )
+
+    def _check_texts(self) -> None:
+        data = self.data
+        pairs_only = {
+            "data.weights": data.weights,
+            "data.directions": data.directions,
+            "data.languages": data.languages,
+            "data.validation.domains": data.validation.domains,
+            "data.validation.translations": data.validation.translations,
+        }
+        for name, value in pairs_only.items():
+            if value:
+                raise CutawayError("{name} belongs to pairs (train.objective seq2seq)", name=name)
+        for source in data.all_sources:
+            if source.format not in ("text", "jsonl"):
+                raise CutawayError(
+                    "{path}: format {format} holds pairs; expected text or jsonl",
+                    path=source.path,
+                    format=source.format,
+                )
+        least = 3 if self.train.objective == "masked" else 1  # [CLS] a token [SEP]
+        if not least <= self.context <= self.model.max_len:
+            raise CutawayError(
+                "data.context is {context}, expected {least} to model.max_len ({max_len})",
+                context=self.context,
+                least=least,
+                max_len=self.model.max_len,
+            )
 
     @property
     def folder(self) -> Path:
         return Path(self.run.folder or os.path.join("runs", self.run.name))
+
+    @property
+    def context(self) -> int:
+        """Tokens that a row of text holds."""
+        return self.model.max_len if self.data.context is None else self.data.context
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe in a TOML file with `key=value` assignments applied (`train.steps=100`; a key without a table
     is one of [train]'s or [run]'s). Raises CutawayError naming file, key and what was expected."""
     spelled = [_spell_out(assignment) for assignment in overrides]
-    return parse(Recipe, override(read_toml(path), spelled, str(path)), str(path))
+    return parse_recipe(override(read_toml(path), spelled, str(path)), str(path))
+
+
+def parse_recipe(values: Mapping[str, object], where: str) -> Recipe:
+    """A recipe from plain values. Raises CutawayError naming `where`, key and what was expected."""
+    model = values.get("model")
+    if isinstance(model, Mapping) and "preset" in model:
+        values = {**values, "model": {**preset_values(model["preset"], where), **model}}
+    return parse(Recipe, values, where)
 
 
 def _spell_out(assignment: str) -> str:
-    key = assignment.partition("=")[0].strip()
-    if "." in key:
+    name = assignment.partition("=")[0].strip()
+    if "." in name:
         return assignment
-    table = "run" if key in RunPart.__dataclass_fields__ else "train"
+    table = "run" if name in RunPart.__dataclass_fields__ else "train"
     return f"{table}.{assignment}"
 
 
 # What may change between stopping and resuming without making the past a different past.
 FREE = {
     "run": {"name", "folder", "device", "threads"},
-    "train": {
-        "steps", "tokens", "minutes", "save_every", "save_every_seconds", "validate_every", "patience", "keep",
-        "max_bad_steps", "tensorboard",
-    },
+    "train": {field.name for field in dataclasses.fields(Limits)} | {"tensorboard"},
     "data": {"folder", "validation"},
-}  # fmt: skip
+}
 
 
-def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """Fields that differ between two recipes (as plain values) and may not: `table.field: old -> new`. A field
-    that the older one does not know had its default."""
-    found = []
-    before, now = _completed(before), _completed(now)
-    for table in sorted({*before, *now}):
-        old, new = before.get(table), now.get(table)
-        old, new = old if isinstance(old, dict) else {}, new if isinstance(new, dict) else {}
-        for key in sorted({*old, *new}):
-            if key not in FREE.get(table, set()) and old.get(key) != new.get(key):
-                found.append(f"{table}.{key}: {old.get(key)!r} -> {new.get(key)!r}")
-    return found
-
-
-def _completed(recipe: Mapping[str, object]) -> Mapping[str, object]:
+def refuse_changes(before: Mapping[str, object], now: Recipe, folder: Path) -> None:
+    """Raises CutawayError naming every field in which a run that is to be resumed differs from its past, the recipe in
+    the checkpoint (as plain values). A field that the older one does not know had its default."""
     try:
-        return to_dict(parse(Recipe, recipe, "the run's recipe"))
-    except CutawayError:  # a version with other fields wrote it: what differs is named as it stands
-        return recipe
-
-
-def refuse_changes(before: Mapping[str, object], now: Mapping[str, object], folder: Path) -> None:
-    """Raises CutawayError naming every field in which a run that is to be resumed differs from its past."""
-    if found := changes(before, now):
+        old = to_dict(parse_recipe(before, "the run's recipe"))
+    except CutawayError:
+        # a version with other fields wrote it: what differs is named as it stands
+        old = before
+    found = []
+    for table, values in to_dict(now).items():
+        past = old.get(table)
+        past, values = past if isinstance(past, dict) else {}, values if isinstance(values, dict) else {}
+        for name in sorted({*past, *values} - FREE.get(table, set())):
+            if past.get(name) != values.get(name):
+                found.append(f"{table}.{name}: {past.get(name)!r} -> {values.get(name)!r}")
+    if found:
         raise CutawayError(
-            "{folder} holds a run with another recipe: {found}. Change it back to resume, or give "
-            "this run another run.name (train.init can start it from the old weights)",
+            "{folder} holds a run with another recipe: {found}. Change it back to resume, or give this run another "
+            "run.name (train.init can start it from the old weights)",
             folder=folder,
             found="; ".join(found),
         )
-
-
-def fingerprint(recipe: Recipe) -> dict[str, object]:
-    """The recipe as plain values, as it is kept with every checkpoint."""
-    return to_dict(recipe)

@@ -1,33 +1,25 @@
 """From a recipe to a finished model: what `cutaway train` does."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
 from cutaway.checkpoint import folder as checkpoint
-from cutaway.config import ModelConfig, parse
+from cutaway.config import ModelConfig, to_dict
 from cutaway.errors import CutawayError
-from cutaway.models.build import PRESETS, Model, build, preset
+from cutaway.models.build import Model, build
 from cutaway.text.tokenizer import Tokenizer
-from cutaway.train.average import Average
-from cutaway.train.data import Prepared, decoder_start
-from cutaway.train.data_pairs import prepare_pairs
-from cutaway.train.data_texts import prepare_texts
-from cutaway.train.device import give_back_memory, pick_device, pick_precision
-from cutaway.train.evaluate import Validator
+from cutaway.train.data import Prepared, decoder_start, prepare
 from cutaway.train.loop import Trainer
+from cutaway.train.machine import Interrupts, give_back_memory, pick_device, pick_precision
 from cutaway.train.objective import Objective, masked, next_token
-from cutaway.train.optimizer import Optimizer
-from cutaway.train.position import Limits, Position
-from cutaway.train.progress import Progress
-from cutaway.train.recipe import Recipe, fingerprint
-from cutaway.train.signals import Interrupts
-from cutaway.train.state import RunFolder
-from cutaway.words import Text, say
-
-Tell = Callable[[Text], None]
+from cutaway.train.optimizer import Average, Optimizer
+from cutaway.train.progress import Progress, Tell
+from cutaway.train.recipe import Recipe, refuse_changes
+from cutaway.train.state import Position, RunFolder, past_recipe
+from cutaway.train.validation import Validator
+from cutaway.words import say
 
 
 def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
@@ -40,20 +32,21 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
     if recipe.run.threads is not None:
         torch.set_num_threads(recipe.run.threads)
     device = pick_device(recipe.run.device)
-    if not Path(recipe.data.folder).is_dir():
-        raise CutawayError(
-            "data.folder is {folder!r}, which is no folder here ({cwd}); give data.folder=PATH",
-            folder=recipe.data.folder,
-            cwd=Path.cwd(),
-        )
+    for name, path in (("data.folder", recipe.data.folder), ("train.init", recipe.train.init)):
+        if path is not None and not Path(path).is_dir():
+            raise CutawayError(
+                "{name} is {path!r}, which is no folder here ({here}); give {name}=PATH",
+                name=name,
+                path=path,
+                here=Path.cwd(),
+            )
     with RunFolder(recipe.folder) as folder:
         tensorboard = folder.path / "tensorboard" if recipe.train.tensorboard else None
         progress = Progress(folder.path / "log.jsonl", tensorboard=tensorboard)
         newest = folder.newest(progress.tell)
-        if recipe.train.objective == "seq2seq":
-            prepared = prepare_pairs(recipe, folder.path, progress.tell)
-        else:
-            prepared = prepare_texts(recipe, folder.path, _context(recipe), progress.tell)
+        if newest is not None:
+            refuse_changes(past_recipe(newest), recipe, folder.path)
+        prepared = prepare(recipe, folder.path, progress.tell)
         give_back_memory()
         torch.manual_seed(recipe.run.seed)
         config = model_config(recipe, prepared.tokenizer)
@@ -64,7 +57,7 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
         if newest is not None:
             trainer.resume(newest)
             step = trainer.position.step
-            progress.tell(say("resumed from {newest} (step {step})", newest=newest, step=step))
+            progress.tell(say("resumed from {path} (step {step})", path=newest, step=step))
         count = sum(p.numel() for p in model.parameters())
         progress.tell(
             say(
@@ -79,55 +72,29 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
                 trainer.interrupted = interrupted
             position = trainer.run()
         if trainer.interrupted():
-            kept = say("before step 1")
+            words = say("stopped by a signal before step 1")
             if position.step:
-                kept = say("step {step} is saved, the same command goes on", step=position.step)
-            progress.tell(say("stopped by a signal; {kept}", kept=kept))
+                words = say(
+                    "stopped by a signal; step {step} is saved, the same command goes on", step=position.step
+                )
+            progress.tell(words)
         elif position.step > 0:
             step = position.best_step or position.step
-            source = folder.export(step)
-            progress.tell(say("{source}: the model of step {step}", source=source, step=step))
+            progress.tell(say("{path}: the model of step {step}", path=folder.export(step), step=step))
         return position
 
 
 def model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     """The model's config: the recipe's [model], with vocabulary and special ids from the tokenizer."""
-    given = dict(recipe.model)
-    found: dict[str, object] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.role("pad")}
+    found: dict[str, int | None] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.role("pad")}
     if recipe.train.objective == "masked":
-        found |= {"mask_id": tokenizer.require("mask")}
-    elif not recipe.data.one_text:  # where it is, no text ever starts or ends
+        found["mask_id"] = tokenizer.require("mask")
+    # where all is one text, none ever starts or ends
+    elif not recipe.data.one_text:
         found |= {"bos_id": tokenizer.role("bos"), "eos_id": tokenizer.role("eos")}
     if recipe.train.objective == "seq2seq":
         found["decoder_start_id"] = decoder_start(tokenizer)
-    name = given.pop("preset", None)
-    values = {**found, **given}
-    config = preset(str(name), values) if name is not None else parse(ModelConfig, values, "model")
-    family = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "encoder-only"}
-    if config.family != family[recipe.train.objective]:
-        raise CutawayError(
-            "train.objective {objective!r} trains the {family} family, but the model is {family2}",
-            objective=recipe.train.objective,
-            family=family[recipe.train.objective],
-            family2=config.family,
-        )
-    longest = max(recipe.data.max_source, recipe.data.max_target)
-    if recipe.train.objective == "seq2seq" and longest > config.max_len:
-        raise CutawayError(
-            "data.max_source or max_target is {longest}, beyond model.max_len ({max_len} positions)",
-            longest=longest,
-            max_len=config.max_len,
-        )
-    return config
-
-
-def _context(recipe: Recipe) -> int:
-    """Tokens a row of text holds: data.context, or the model's limit."""
-    if recipe.data.context is not None:
-        return recipe.data.context
-    name = recipe.model.get("preset")
-    given = recipe.model.get("max_len", PRESETS.get(str(name), {}).get("max_len", 512))
-    return int(str(given))
+    return recipe.model.filled(found)
 
 
 def warm_start(model: Model, path: Path, tell: Tell) -> None:
@@ -137,13 +104,13 @@ def warm_start(model: Model, path: Path, tell: Tell) -> None:
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name not in theirs or theirs[name].shape != p.shape:
-                found = tuple(theirs[name].shape) if name in theirs else "nothing"
+                there = tuple(theirs[name].shape) if name in theirs else say("missing")
                 raise CutawayError(
-                    "train.init {path}: {name} is {found} there, here {tuple}",
+                    "train.init {path}: {name} is {there} there, {here} here",
                     path=path,
                     name=name,
-                    found=found,
-                    tuple=tuple(p.shape),
+                    there=there,
+                    here=tuple(p.shape),
                 )
             p.copy_(theirs[name])
     tell(say("weights from {path}", path=path))
@@ -190,14 +157,11 @@ def _trainer(
             samples=recipe.data.validation.samples,
             translate=translate if prepared.directions else None,
         )
-    elif part.validate_every is not None:
-        raise CutawayError(
-            "train.validate_every is set, but [data.validation] names no examples: set hold_out or sources"
-        )
     return Trainer(
         model,
         prepared.batches,
         make_objective(recipe, config, tokenizer, model, part.smoothing),
+        part,
         Optimizer(
             model,
             part.optimizer,
@@ -207,28 +171,14 @@ def _trainer(
             weight_decay=part.weight_decay,
             momentum=part.momentum,
         ),
-        part.rate,
         Average(
             model, part.average, decay=part.average_decay, count=part.average_count, every=part.average_every
-        ),
-        Limits(
-            steps=part.steps,
-            tokens=part.tokens,
-            minutes=part.minutes,
-            save_every=part.save_every,
-            save_every_seconds=part.save_every_seconds,
-            validate_every=part.validate_every,
-            patience=part.patience,
-            keep=part.keep,
-            max_bad_steps=part.max_bad_steps,
         ),
         folder,
         write_model=write_model,
         validate=validator,
         progress=progress,
-        accumulate=part.accumulate,
-        clip=part.clip,
         precision=pick_precision(part.precision, device),
         seed=recipe.run.seed,
-        fingerprint=fingerprint(recipe),
+        fingerprint=to_dict(recipe),
     )

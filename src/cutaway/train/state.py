@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
@@ -22,10 +23,26 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.files import read_json
-from cutaway.words import told
+from cutaway.words import Phrase, Text, say
 
 STATE_FILES = ("training.safetensors", "training.json", "manifest.json")
 _STEP = re.compile(r"step-(\d{8,})")
+
+
+@dataclass
+class Position:
+    """Where a run stands; saved with every checkpoint."""
+
+    step: int = 0  # windows taken, whether they were applied or skipped
+    tokens: int = 0  # counted labels
+    seconds: float = 0.0  # of training, summed over resumes
+    skipped: int = 0
+    bad_in_a_row: int = 0
+    validated: int = 0  # the step of the last finished validation
+    best_step: int | None = None
+    best_loss: float | None = None
+    stale: int = 0  # validations since the best one
+    history: list[dict[str, object]] = field(default_factory=list)
 
 
 class RunFolder:
@@ -46,15 +63,13 @@ class RunFolder:
             lock = open(self.path / ".lock", "a+", encoding="utf-8")
         except OSError as error:
             raise CutawayError(
-                "{path}: the run folder cannot be written: {strerror}",
-                path=self.path,
-                strerror=error.strerror,
+                "{path}: the run folder cannot be written: {reason}", path=self.path, reason=error.strerror
             ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
+            holder = lock.read().strip() or say("unknown")
             lock.close()
             raise CutawayError(
                 "{path} is being written by another run (process {holder}); wait for it, or give this "
@@ -87,13 +102,13 @@ class RunFolder:
     def at(self, step: int) -> Path:
         return self.path / f"step-{step:08d}"
 
-    def newest(self, warn: Callable[[str], None]) -> Path | None:
-        """The newest checkpoint whose manifest holds; each damaged one is named to `warn` and passed over."""
+    def newest(self, tell: Callable[[Text], None]) -> Path | None:
+        """The newest checkpoint whose manifest holds; `tell` hears of each damaged one that is passed over."""
         for step in reversed(self.steps()):
             fault = damage(self.at(step))
             if fault is None:
                 return self.at(step)
-            warn(told("{fault}; this checkpoint is passed over", fault=fault))
+            tell(say("{fault}; this checkpoint is passed over", fault=fault))
         return None
 
     def save(
@@ -132,7 +147,7 @@ class RunFolder:
         write_folder(self.path / "model", write)
         return self.path / "model"
 
-    def retain(self, keep: int, best: int | None) -> list[str]:
+    def retain(self, keep: int, best: int | None) -> list[Phrase]:
         """Delete all but the newest `keep` checkpoints and the best. Returns what could not be deleted."""
         steps = self.steps()
         failed = []
@@ -145,11 +160,7 @@ class RunFolder:
                 shutil.rmtree(self.at(step))
             except OSError as error:
                 failed.append(
-                    told(
-                        "{at}: could not be deleted: {strerror}",
-                        at=self.at(step),
-                        strerror=error.strerror,
-                    )
+                    say("{path}: could not be deleted: {reason}", path=self.at(step), reason=error.strerror)
                 )
         return failed
 
@@ -175,7 +186,8 @@ def write_folder(final: Path, write: Callable[[Path], None]) -> None:
         for path in (*files, temporary / "manifest.json", temporary):
             _sync(path)
         crash_point("synced")
-        if final.exists():  # a damaged folder of that name, or an earlier export
+        # a damaged folder of that name, or an earlier export
+        if final.exists():
             old = final.with_name(f"{final.name}.tmp-{os.getpid()}-old")
             final.rename(old)
             crash_point("between_renames")
@@ -188,38 +200,47 @@ def write_folder(final: Path, write: Callable[[Path], None]) -> None:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CutawayError(
-            "{final} could not be written: {reason}. Free some space, or set run.folder to another "
-            "disk; earlier checkpoints are as they were",
-            final=final,
+            "{path} could not be written: {reason}. Free some space, or set run.folder to another disk; earlier "
+            "checkpoints are as they were",
+            path=final,
             reason=reason,
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def damage(folder: Path) -> str | None:
+def damage(folder: Path) -> Phrase | None:
     """What is wrong with a checkpoint, by its manifest: a sentence that names the file, or None."""
     path = folder / "manifest.json"
     try:
         files = read_json(path).get("files")
     except CutawayError as error:
-        return str(error)
+        return error.message
     if not isinstance(files, dict):
-        return f"{path}: not a manifest (no 'files')"
+        return say("{path}: not a manifest (no 'files')", path=path)
     for name, expected in files.items():
         file = folder / name
         if not file.is_file():
-            return f"{file}: missing"
-        if not isinstance(expected, dict) or file.stat().st_size != expected.get("size"):
-            return f"{file}: {file.stat().st_size} bytes, the manifest says otherwise"
+            return say("{path}: missing", path=file)
+        size = file.stat().st_size
+        if not isinstance(expected, dict) or size != expected.get("size"):
+            return say("{path}: {size} bytes, the manifest says otherwise", path=file, size=size)
         if sha256(file) != expected.get("sha256"):
-            return f"{file}: damaged (SHA-256 differs from the manifest)"
+            return say("{path}: damaged (SHA-256 differs from the manifest)", path=file)
     return None
 
 
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
     """The training state of a checkpoint that `damage` found whole: tensors and values."""
     return load_file(folder / STATE_FILES[0]), read_json(folder / STATE_FILES[1])
+
+
+def past_recipe(folder: Path) -> dict[str, object]:
+    """The recipe that a checkpoint was made by, as plain values."""
+    recipe = read_json(folder / STATE_FILES[1]).get("recipe")
+    if not isinstance(recipe, dict):
+        raise CutawayError("{path}: not a training state of this version", path=folder / STATE_FILES[1])
+    return recipe
 
 
 def sha256(path: Path) -> str:

@@ -171,7 +171,7 @@ def test_changes_that_exclude_each_other_are_refused(run_of: RunOf) -> None:
 
 def test_a_value_made_in_python_is_checked_like_json(run_of: RunOf) -> None:
     wrong: dict[str, Any] = {"set": "never"}
-    with pytest.raises(CutawayError, match=r"changes\[0\] \(head\)\.set is 'never'"):
+    with pytest.raises(CutawayError, match=r"changes\[0\] \(head\): set is 'never'"):
         edits([HeadOff(layer=0, head=0, **wrong)], run_of("GPT-2"))
     with pytest.raises(ValueError, match="expected either k and value"):
         SetAttention(layer=0, head=0, q=0)

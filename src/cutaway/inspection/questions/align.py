@@ -19,7 +19,7 @@ from cutaway.inspection.patterns import head_maps, patterns, row_labels
 from cutaway.inspection.question import TRANSLATOR, question
 from cutaway.inspection.runs import Run, Tokens, run, tokenizer_of
 from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement, source_effect
-from cutaway.inspection.terms import HEAD, LAYER, PROBABILITY, READS_WRITES, SOURCE, WEIGHT, left, right
+from cutaway.inspection.terms import HEAD, LAYER, PROBABILITY, READS_WRITES, SOURCE, TARGET, WEIGHT, left, right
 from cutaway.inspection.wiring import chosen
 from cutaway.inspection.word_alignment import (
     AlignmentError,
@@ -280,6 +280,11 @@ def _page(found: Alignment) -> Page:
     others = [] if found.greedy is None else [_search_page(found.greedy, found.hypotheses)]
     others += [] if found.gold is None else [_gold_page(found.gold)]
     return looked_page.then(*others)
+
+
+def alignment_map(weights: Tensor, target: Sequence[str], source: Sequence[str]) -> Matrix:
+    """A heat map of weights (T, S) with which the pieces of a translation were chosen."""
+    return Matrix(weights.detach().cpu().double().numpy(), target, source, TARGET, SOURCE, WEIGHT)
 
 
 def _title(found: Alignment) -> Phrase:

@@ -4,23 +4,33 @@ Everything is read off the model's structure on the meta device and the headers 
 billions of parameters costs no memory; no weight is looked at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Annotated
 
 from cutaway.checkpoint.architectures.registry import OWN_TYPE
 from cutaway.checkpoint.contents import Contents, Stored
+from cutaway.checkpoint.folder import read_config
 from cutaway.checkpoint.parameters import aliases, check
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
-from cutaway.inspection.structure.operations import Operations, operations
-from cutaway.inspection.structure.parts import Part, parts
-from cutaway.inspection.wiring import tap_names
+from cutaway.errors import CutawayError
+from cutaway.inspection.model_size import Operations, Part, operations, parts
+from cutaway.inspection.options import Option
+from cutaway.inspection.question import question
+from cutaway.inspection.terms import FAMILIES, left, right
+from cutaway.inspection.wiring import ranges, stepped, tap_names
 from cutaway.models.build import skeleton
+from cutaway.page.blocks import Block, Box, Diagram, Page, Prose, Table, Tower, page
+from cutaway.page.drawn import Drawn
+from cutaway.text.display import truncate, visible
 from cutaway.text.tokenizer import Tokenizer
+from cutaway.words import Phrase, Text, listed, say
 
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # of one parameter; the scales of int8 are not counted
 CACHED = ("fp32", "fp16", "bf16")  # what keys and values are kept in
+CONTEXT = 512  # tokens in view at which operations are counted when nothing else is asked for
 CONFIG_ROLES = ("pad", "bos", "eos", "mask", "decoder_start")
 
 
@@ -56,8 +66,8 @@ class Vocabulary:
     controls: tuple[Control, ...]
 
 
-@dataclass(frozen=True)
-class Anatomy:
+@dataclass(frozen=True, repr=False)
+class Anatomy(Drawn):
     """One model, described. Counts are exact; memory is in bytes."""
 
     family: str
@@ -75,20 +85,45 @@ class Anatomy:
     tokenizer: Vocabulary | None
     taps: tuple[str, ...]
 
+    def page(self) -> Page:
+        return _page(self)
 
+
+@question(
+    say("What the model is: its layers, sizes, parameters, memory, operations, tokens and taps."), "model"
+)
 def anatomy(
+    files: Contents,
+    *,
+    contexts: Annotated[
+        tuple[int, ...],
+        Option(say("Tokens in view at which operations are counted; 512 and the limit unless given.")),
+    ] = (),
+) -> Anatomy:
+    """Describe the model in a checkpoint's files, of which the headers are read and the tokenizer, and no weights.
+
+    Raises CutawayError where a tensor is missing in the files, is no part of the model, or has another shape or type
+    than its config asks for, and for a context beyond the model's limit.
+    """
+    config, architecture = read_config(files)
+    for context in contexts:
+        if not 1 <= context <= config.max_len:
+            raise CutawayError(
+                "contexts has {context}, expected 1 to {limit}, this model's limit",
+                context=context,
+                limit=config.max_len,
+            )
+    return anatomy_of(config, architecture=architecture, contents=files, contexts=contexts)
+
+
+def anatomy_of(
     config: ModelConfig,
     *,
     architecture: Architecture | None = None,
     contents: Contents | None = None,
     contexts: Sequence[int] = (),
 ) -> Anatomy:
-    """Describe the model of `config` without making its weights.
-
-    `contents` are the files that it lies in, of which the headers are read and the tokenizer; `contexts` the numbers
-    of tokens in view at which its operations are counted (none given: the limit). Raises CutawayError where a
-    tensor is missing in the files, is no part of the model, or has another shape or type than `config` asks for.
-    """
+    """Describe the model of `config` without making its weights; `contents` are the files that it lies in."""
     model = skeleton(config)
     if contents is not None:
         check(model, architecture, contents.tensors, contents.weights_file)
@@ -105,7 +140,10 @@ def anatomy(
         tied=tuple(names for names in aliases(model) if len(names) > 1),
         memory={dtype: size * total for dtype, size in BYTES.items()},
         cache=_cache(config),
-        operations=tuple(operations(model, context) for context in contexts or (config.max_len,)),
+        operations=tuple(
+            operations(model, context)
+            for context in contexts or sorted({min(CONTEXT, config.max_len), config.max_len})
+        ),
         max_len=config.max_len,
         stored=() if contents is None else _stored(contents.tensors),
         tokenizer=None if tokenizer is None else _vocabulary(tokenizer, config),
@@ -152,3 +190,346 @@ def _vocabulary(tokenizer: Tokenizer, config: ModelConfig) -> Vocabulary:
             if number < tokenizer.vocab_size
         ),
     )
+
+
+# Its page.
+
+ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU tanh", "silu": "SiLU"}
+NORMS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "rmsnorm1p": "RMSNorm"}
+POSITIONS = {
+    "learned": say("table of learned positions"),
+    "sinusoidal": say("table of sinusoids"),
+    "none": say("no positions"),
+    "rotary": say("rotary positions"),
+    "relative": say("relative positions"),
+    "alibi": say("ALiBi positions"),
+}
+PARTS = {
+    "token embedding": say("token embedding"),
+    "positions": say("positions"),
+    "segments": say("segments"),
+    "embedding norm": say("embedding norm"),
+    "self-attention": say("self-attention"),
+    "cross-attention": say("cross-attention"),
+    "feed-forward": say("feed-forward"),
+    "router": say("router"),
+    "experts": say("experts"),
+    "norms": say("norms"),
+    "final norm": say("final norm"),
+    "relative positions": say("relative positions"),
+    "output dense": say("output dense layer"),
+    "output norm": say("output norm"),
+    "output matrix": say("output matrix"),
+    "output bias": say("output bias"),
+}
+ORDER = ("self-attention", "cross-attention", "feed-forward", "router", "experts", "norms", "final norm")
+CONTROLS = 12  # control tokens that are listed
+LONGEST = 32  # columns that one may take
+
+
+def _page(found: Anatomy) -> Page:
+    title = say(
+        "{family}, {architecture}, {n:,} parameters",
+        family=FAMILIES[found.family], architecture=found.architecture, n=found.parameters,
+    )  # fmt: skip
+    taps = Prose(say("{n:,} taps", n=len(found.taps)), "  ".join(compressed(found.taps)))
+    return page(title, [diagram(found.config), _table(found), *_facts(found), taps])
+
+
+# The diagram: what stands in its boxes, the top line first.
+
+
+def diagram(config: ModelConfig) -> Diagram:
+    """The model as boxes, ids at the bottom."""
+    norm = _norm(config)
+    final = [Box([norm], "norm")] if config.has_final_norm else []
+    head, below = _head(config), [_input(config)]
+    top = say("vectors") if config.head == "none" else say("logits")
+    if config.family != "encoder-decoder":
+        blocks = _blocks(config, causal=config.family == "decoder-only", cross=False)
+        return Diagram([Tower(top, [*head, *final], blocks, config.n_layers, below, say("ids"))])
+    encoder = _blocks(config, causal=False, cross=False)
+    decoder = _blocks(config, causal=True, cross=True)
+    return Diagram(
+        [
+            Tower("", final, encoder, config.encoder_layers, below, say("source ids")),
+            Tower(top, [*head, *final], decoder, config.n_layers, below, say("target ids")),
+        ],
+        say("memory"),
+        enters=1,
+    )
+
+
+def _norm(config: ModelConfig) -> Text:
+    name = NORMS[config.norm]
+    return say("{norm}, 1 + weight", norm=name) if config.norm == "rmsnorm1p" else name
+
+
+def _head(config: ModelConfig) -> list[Box]:
+    if config.head == "none":
+        return []
+    extras: list[Text] = [
+        say("Linear {d:,} → {vocabulary:,}", d=config.d_model, vocabulary=config.vocab_size)
+    ]
+    extras += [say("tied")] if config.tied else []
+    extras += [say("bias")] if config.head_bias else []
+    if config.logit_scale != 1.0:
+        extras.append(f"×{config.logit_scale:.4g}")
+    if config.logit_softcap is not None:
+        extras.append(say("soft cap ±{cap:g}", cap=config.logit_softcap))
+    lines: list[Text] = [listed(extras)]
+    if config.head == "masked":
+        dense = say("Linear {d:,}, {activation}", d=config.d_model, activation=ACTIVATIONS[config.activation])
+        lines += [_norm(config), dense]
+    return [Box(lines, "head")]
+
+
+def _input(config: ModelConfig) -> Box:
+    lines: list[Text] = [_norm(config)] if config.embed_norm else []
+    if config.n_segments:
+        lines.append(say("+ {n} segments", n=config.n_segments))
+    if config.position == "learned":
+        lines.append(say("+ learned positions"))
+    if config.position == "sinusoidal":
+        lines.append(say("+ sinusoidal positions"))
+    table = say("Embedding {vocabulary:,}×{d:,}", vocabulary=config.vocab_size, d=config.d_model)
+    scaled = listed([table, f"×{config.embed_scale:.4g}"])
+    return Box([*lines, table if config.embed_scale == 1.0 else scaled], "embedding")
+
+
+def _blocks(config: ModelConfig, causal: bool, cross: bool) -> list[Box]:
+    """The sublayers of a block from top to bottom, each with its norm where that stands."""
+    self_attention = say("Causal self-attention") if causal else say("Self-attention")
+    boxes = [_feed_forward(config)]
+    boxes += [_attention(config, say("Cross-attention"), ())] if cross else []
+    boxes.append(_attention(config, self_attention, _positions(config)))
+    norm = _norm(config)
+    if config.norm_order == "post":
+        return [Box([say("Add & {norm}", norm=norm), *box.lines], box.kind) for box in boxes]
+    after = [norm] if config.norm_order == "sandwich" else []
+    return [Box([say("Add"), *after, *box.lines, norm], box.kind) for box in boxes]
+
+
+def _attention(config: ModelConfig, title: Text, positions: Sequence[Text]) -> Box:
+    details: list[Text] = []
+    if config.kv_heads != config.n_heads:
+        details.append(say("key/value heads: {n}", n=config.kv_heads))
+    details += positions
+    if config.qk_norm:
+        details.append(say("{norm} of queries and keys", norm=_norm(config)))
+    if config.attn_scale is not None and config.attn_scale != config.head_width**-0.5:
+        scaled = say("scores ×{scale:.4g}", scale=config.attn_scale)
+        details.append(say("scores not scaled") if config.attn_scale == 1.0 else scaled)
+    if config.attn_softcap is not None:
+        details.append(say("soft cap ±{cap:g}", cap=config.attn_softcap))
+    size = f"{config.n_heads}×{config.head_width}"
+    first = say("{title} {size}", title=title, size=size)
+    return Box([first, *(say("· {detail}", detail=each) for each in details)], "attention")
+
+
+def _positions(config: ModelConfig) -> list[Text]:
+    """What self-attention alone knows of positions."""
+    found: list[Text] = []
+    if config.position == "rotary":
+        parts: list[Text] = [say("rotary, base {base:,.0f}", base=config.rope_base)]
+        if config.rope_scaling is not None:
+            parts.append(f"{config.rope_scaling.kind} ×{config.rope_scaling.factor:g}")
+        found.append(listed(parts))
+    elif config.position == "relative":
+        found.append(say("relative position bias"))
+    elif config.position == "alibi":
+        found.append(say("ALiBi position bias"))
+    if config.window is not None:
+        window: list[Text] = [say("window {n:,}", n=config.window)]
+        if len(config.window_layers) != config.n_layers:
+            some = stepped(config.window_layers)
+            window = [say("window {n:,} in layers {layers}", n=config.window, layers=some)]
+        if config.rope_local_base is not None:
+            window.append(say("base {base:,.0f}", base=config.rope_local_base))
+        found.append(listed(window))
+    return found
+
+
+def _feed_forward(config: ModelConfig) -> Box:
+    plain = say("Feed-forward {width:,}", width=config.d_ff)
+    activation = ACTIVATIONS[config.activation]
+    how = say("gated {activation}", activation=activation) if config.gated else activation
+    if not config.n_experts:
+        return Box([listed([plain, how])], "feed-forward")
+    chosen, of = config.n_experts_per_token, config.n_experts
+    details: list[Text] = [say("each {width:,}, {how}", width=config.expert_width, how=how)]
+    if not config.experts_renormalised:
+        details.append(say("weights as the router has them"))
+    if config.dense_layers:
+        details.append(say("layers {layers}: {plain}", layers=stepped(config.dense_layers), plain=plain))
+    first = say("Experts, {chosen} of {of} a token", chosen=chosen, of=of)
+    return Box([first, *(say("· {detail}", detail=each) for each in details)], "feed-forward")
+
+
+# The table of parameters.
+
+
+def _table(found: Anatomy) -> Table:
+    """Parameters of one layer and of all, exact, in data-flow order."""
+    stacks = [place for place in ("encoder", "decoder") if any(part.place == place for part in found.parts)]
+    names = {"encoder": say("encoder"), "decoder": say("decoder")}
+    rows: list[list[Text]] = []
+
+    def add(name: Text, each: str, total: int) -> None:
+        rows.append([name, each, f"{total:,}", f"{100 * total / found.parameters:.1f} %"])
+
+    for part in (part for part in found.parts if part.place == "input"):
+        add(PARTS[part.name], "", part.parameters)
+    for stack in stacks:
+        here = [part for part in found.parts if part.place == stack]
+        for part in sorted(here, key=lambda part: ORDER.index(part.name) if part.name in ORDER else -1):
+            name = PARTS[part.name]
+            if len(stacks) > 1:
+                name = say("{stack}: {part}", stack=names[stack], part=name)
+            per_layer = "" if part.per_layer is None else f"{part.per_layer:,}"
+            add(name, per_layer, part.parameters)
+    for part in (part for part in found.parts if part.place == "output"):
+        add(PARTS[part.name], "", part.parameters)
+    if found.config.tied and found.config.head != "none":
+        rows.append([PARTS["output matrix"], "", say("tied"), ""])
+    rows.append([say("total"), "", f"{found.parameters:,}", ""])
+    titles = (left(say("parameters")), right(say("a layer")), right(say("in all")), right(say("share")))
+    return Table(titles, rows)
+
+
+# What else there is to say.
+
+
+def _facts(found: Anatomy) -> Iterator[Block]:
+    yield Prose(say("sizes"), _sizes(found))
+    if found.active_parameters != found.parameters:
+        config = found.config
+        yield Prose(
+            say("at work"),
+            say(
+                "{n:,} parameters on each token ({few} of {of} experts)",
+                n=found.active_parameters,
+                few=config.n_experts_per_token,
+                of=config.n_experts,
+            ),  # fmt: skip
+        )
+    weights = " · ".join(
+        f"{dtype} {amount(size, 'B')}" for dtype, size in found.memory.items() if dtype != "bf16"
+    )
+    weights = weights.replace("fp16", "fp16/bf16")
+    kinds = [
+        each.dtype if len(found.stored) == 1 else f"{each.tensors} {each.dtype}" for each in found.stored
+    ]
+    stored = say("{weights}; stored as {kinds}", weights=weights, kinds=listed(kinds))
+    yield Prose(say("weights"), stored if kinds else weights)
+    if found.cache is not None:
+        yield Prose(say("cache"), _cached(found, found.cache))
+    for n, each in enumerate(found.operations):
+        yield Prose(say("operations") if n == 0 else "", _spent(each))
+    most, kind = found.max_len, POSITIONS[found.config.position]
+    both = say("{n:,} tokens of source and as many of target ({kind})", n=most, kind=kind)
+    one = say("{n:,} tokens ({kind})", n=most, kind=kind)
+    yield Prose(say("context"), both if found.config.family == "encoder-decoder" else one)
+    if found.tokenizer is None:
+        yield Prose(say("tokenizer"), say("none among the files"))
+        return
+    controls = found.tokenizer.controls
+    pieces = say(
+        "{n:,} pieces, {controls} of them control tokens", n=found.tokenizer.size, controls=len(controls)
+    )
+    yield Prose(say("tokenizer"), pieces)
+    if controls:
+        ordered = sorted(controls, key=lambda control: not control.roles)  # those with a role first
+        shown: list[Text] = [_control(control) for control in ordered[:CONTROLS]]
+        if len(controls) > CONTROLS:
+            shown.append(say("and {n} more", n=len(controls) - CONTROLS))
+        yield Prose(say("control tokens"), listed(shown, " · "))
+
+
+def _sizes(found: Anatomy) -> Phrase:
+    config = found.config
+    layers = f"{config.n_layers}"
+    if config.family == "encoder-decoder":
+        layers = f"{config.encoder_layers} + {config.n_layers}"
+    attention = say("attention") if config.has_out_bias else say("q, k, v")
+    biases = (
+        (attention, config.attn_bias),
+        (say("feed-forward"), config.mlp_bias),
+        (say("output"), config.head_bias),
+    )
+    have = [name for name, has in biases if has]
+    return say(
+        "{layers} layers, width {width:,}, biases: {have}",
+        layers=layers, width=config.d_model, have=listed(have) if have else say("none"),
+    )  # fmt: skip
+
+
+def _cached(found: Anatomy, cache: Cache) -> Phrase:
+    token, source = cache.bytes_per_token["fp16"], cache.bytes_per_source_token["fp16"]
+    longest = found.operations[-1].context
+    one, whole = amount(token, "B"), amount((token + source) * longest, "B")
+    if source:
+        return say(
+            "{one} a target, {other} a source token in 16 bits; {whole} at {longest:,}",
+            one=one, other=amount(source, "B"), whole=whole, longest=longest,
+        )  # fmt: skip
+    return say("{one} a token in 16 bits; {whole} at {longest:,}", one=one, whole=whole, longest=longest)
+
+
+def _spent(counted: Operations) -> Phrase:
+    token, source = counted.per_token, counted.per_source_token
+    one = amount(token.total, "FLOP")
+    if source is not None:
+        return say(
+            "{one} a target token, {other} a source token at {at:,} tokens",
+            one=one, other=amount(source.total, "FLOP"), at=counted.context,
+        )  # fmt: skip
+    return say(
+        "{one} a token at {at:,} tokens, {share:.0f} % of it attention",
+        one=one, at=counted.context, share=100 * token.attention / token.total,
+    )  # fmt: skip
+
+
+def _control(control: Control) -> Text:
+    """A file may spell its control tokens in any way, so they are shown as a reader can see them."""
+    piece = f"{control.id} {truncate(visible(control.piece), LONGEST)}"
+    roles = ", ".join(control.roles).replace("_", " ")
+    return say("{piece} ({roles})", piece=piece, roles=roles) if roles else piece
+
+
+def amount(number: float, unit: str) -> str:
+    """Three digits and a decimal prefix: `18.8 MB`, `512 B`, `1.21 GFLOP`."""
+    for prefix in ("", "k", "M", "G", "T"):
+        if number < 999.5 or prefix == "T":
+            break
+        number /= 1000
+    return f"{number:.0f} {unit}" if not prefix else f"{number:.3g} {prefix}{unit}"
+
+
+def compressed(names: Sequence[str]) -> list[str]:
+    """Full tap names, one text for those that differ by layer, stack, module or last part only:
+    `{encoder, decoder}.layers.0–3.{self_attn, cross_attn}.{q, k, v}`."""
+    leaves: dict[str, list[str]] = {}
+    for name in names:
+        owner, _, leaf = name.rpartition(".")
+        leaves.setdefault(owner, []).append(leaf)
+    numbers: dict[tuple[str, ...], list[list[int]]] = {}
+    for owner, found in leaves.items():
+        parts = owner.split(".")
+        template = ".".join("#" if part.isdigit() else part for part in parts)
+        numbers.setdefault((template, *found), []).append([int(part) for part in parts if part.isdigit()])
+    stacks: dict[tuple[str, ...], list[str]] = {}
+    for (template, *found), places in numbers.items():
+        first, dot, rest = template.partition(".")
+        for place in zip(*places, strict=True):
+            rest = rest.replace("#", ranges(set(place)), 1)
+        stacks.setdefault((dot + rest, *found), []).append(first)
+    modules: dict[tuple[str, ...], list[str]] = {}
+    for (rest, *found), firsts in stacks.items():
+        way, dot, module = rest.rpartition(".")
+        modules.setdefault((_braced(firsts) + way + dot, *found), []).append(module)
+    return [f"{start}{_braced(ends)}.{_braced(found)}" for (start, *found), ends in modules.items()]
+
+
+def _braced(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"

@@ -1,0 +1,37 @@
+from .input_gradients import gradient_x_input as gradient_x_input
+from .input_gradients import integrated_gradients as integrated_gradients
+from .patterns import patterns as patterns
+from .principal_axes import pca as pca
+from .principal_axes import project_table as project_table
+from .questions.align import align as align
+from .questions.align import compare_with_gold as compare_with_gold
+from .questions.analogy import analogy as analogy
+from .questions.anatomy import anatomy as anatomy
+from .questions.attention import attention as attention
+from .questions.drift import drift as drift
+from .questions.gradients import gradients as gradients
+from .questions.lens import lens as lens
+from .questions.logit import logit as logit
+from .questions.neighbours import nearest_to as nearest_to
+from .questions.neighbours import neighbours as neighbours
+from .questions.overview import overview as overview
+from .questions.projection import projection as projection
+from .questions.rollout import rollout as rollout
+from .questions.similarity import similarity as similarity
+from .questions.values import values as values
+from .questions.word import word as word
+from .runs import Run as Run
+from .runs import run as run
+from .source_effect import agreement as agreement
+from .source_effect import source_effect as source_effect
+from .vectors import table_of as table_of
+from .wiring import tap_names as tap_names
+from .word_alignment import alignment_error as alignment_error
+from .word_alignment import error_by_head as error_by_head
+from .word_alignment import links as links
+from .word_alignment import read_pharaoh as read_pharaoh
+from .word_alignment import split_words as split_words
+from .word_alignment import word_pieces as word_pieces
+from .word_alignment import word_weights as word_weights
+
+def __getattr__(name: str): ...  # a new question, found by its file

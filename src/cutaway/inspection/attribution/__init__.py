@@ -1,1 +1,0 @@
-"""Which part of the input or of the model a number came from."""

@@ -1,1 +1,0 @@
-"""Token vectors as points: neighbours, analogies, projections, ways through the layers."""

@@ -1,0 +1,119 @@
+"""The tokens nearest to one: rows of a model's tables as points in space."""
+
+# Shapes: V vocabulary, D width.
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import Tensor
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.errors import CutawayError, brief
+from cutaway.inspection.options import Option
+from cutaway.inspection.question import question
+from cutaway.inspection.vectors import (
+    MEASURES,
+    Measure,
+    Neighbour,
+    TableName,
+    VectorTable,
+    nearest_rows,
+    neighbour_table,
+    space_of,
+    table_name,
+)
+from cutaway.page.blocks import Page, Remark, page
+from cutaway.page.drawn import Drawn
+from cutaway.words import say
+
+
+@dataclass(frozen=True, repr=False)
+class Neighbours(Drawn):
+    """The rows e of a table nearest to a query q, best first, in the full space of D dimensions; every row of the
+    table was compared (control tokens too), in float64.
+
+    cosine: q·e / (‖q‖‖e‖), -1 to 1, 0 where e is the zero vector; dot: q·e; euclid: ‖q - e‖, the nearest first.
+    Equal values stand in the order of their ids. The query's own row is left out. Nearness says that the model was
+    trained to use two tokens alike, not that they mean the same: antonyms are near, too (Mikolov et al. 2013, §4, by
+    cosine; on antonyms: Hill et al. 2015, §2).
+    """
+
+    table: str
+    measure: Measure
+    id: int | None  # of the query; None where a vector was given
+    piece: str  # of the query; empty where a vector was given
+    compared: int  # rows of the table, the query's own included
+    items: tuple[Neighbour, ...]
+
+    def page(self) -> Page:
+        return _page(self)
+
+
+@question(say("The tokens nearest to one."), "space")
+def neighbours(
+    space: Loaded | VectorTable,
+    token: Annotated[int | str, Option(say("A word, a piece, or an id such as #123."), positional=True)],
+    *,
+    table: Annotated[TableName, Option(say("The table of the model whose rows are compared."))] = "embedding",
+    top: Annotated[int, Option(say("Tokens that are listed."), at_least=1)] = 10,
+    measure: Annotated[Measure, Option(say("What nearness is."))] = "cosine",
+) -> Neighbours:
+    """The `top` rows nearest to a token; see `Neighbours`.
+
+    Raises CutawayError for a token that the table lacks, a query of length 0 under the cosine, an unknown measure.
+    """
+    rows = space_of(space, table)
+    id = rows.find(token)
+    (items,) = nearest_rows(rows, rows.rows([id]), top=top, measure=measure, left_out=(id,))
+    return Neighbours(rows.name, measure, id, rows.label(id), len(rows.vectors), items)
+
+
+def nearest_to(
+    table: VectorTable, vector: Tensor, *, top: int = 10, measure: Measure = "cosine"
+) -> Neighbours:
+    """The same of any vector (D,). Raises CutawayError for one of another width or with values that are not finite."""
+    _check_vector(table, vector)
+    (items,) = nearest_rows(table, vector.detach().cpu().double()[None], top=top, measure=measure)
+    return Neighbours(table.name, measure, None, "", len(table.vectors), items)
+
+
+def _check_vector(table: VectorTable, vector: Tensor) -> None:
+    width = table.vectors.shape[1]
+    if tuple(vector.shape) != (width,):
+        raise CutawayError(
+            "the vector is of shape {shape}, expected ({width},): the model's width",
+            shape=tuple(vector.shape),
+            width=width,
+        )
+    if not bool(vector.isfinite().all()):
+        raise CutawayError(
+            "the vector has values that are not finite: {values}",
+            values=brief(vector[~vector.isfinite()].tolist()),
+        )
+
+
+# Its page.
+
+
+def _page(found: Neighbours) -> Page:
+    where = table_name(found.table)
+    if found.id is None:
+        title = say("Nearest to the vector in {where}", where=where)
+    else:
+        title = say("Nearest to {piece} (id {id}) in {where}", piece=found.piece, id=found.id, where=where)
+    compared = f"{found.compared:,}"
+    measure = MEASURES[found.measure]
+    return page(
+        title,
+        [
+            neighbour_table(found.items, found.measure),
+            Remark(
+                say(
+                    "Nearness ({measure}) is of the full space, all {compared} rows compared. Near: used alike, which "
+                    "is not the same as meaning alike: opposites are near, too.",
+                    compared=compared,
+                    measure=measure,
+                )
+            ),
+        ],
+    )

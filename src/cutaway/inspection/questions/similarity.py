@@ -1,0 +1,162 @@
+"""Why two texts are similar: which pairs of tokens the cosine of their vectors is made of."""
+
+# Shapes: A tokens of the first text, B of the second, D width.
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.embed import embed
+from cutaway.decode.sentence_settings import Pooling, read_settings
+from cutaway.errors import CutawayError
+from cutaway.inspection.options import Option
+from cutaway.inspection.question import ONE_STACK, question
+from cutaway.inspection.runs import Tokens
+from cutaway.inspection.terms import left, right
+from cutaway.inspection.wiring import output_stack
+from cutaway.page.blocks import Matrix, Page, Prose, Remark, Shaded, Table, page
+from cutaway.page.drawn import Drawn
+from cutaway.tap import Trace
+from cutaway.words import Phrase, say, say_in
+
+
+@dataclass(frozen=True, repr=False)
+class Similarity(Drawn):
+    """cos(ā, b̄) = Σ_ij s_ij with s_ij = a_i · b_j / (A · B · ‖ā‖ · ‖b̄‖), where a_i and b_j are the last hidden states
+    of the tokens and ā, b̄ their means (Reimers and Gurevych 2019, §3: mean pooling).
+
+    The sum is exact, because a mean is a sum. A hidden state has seen its whole text, so the share of a pair belongs to
+    two tokens in their contexts, not to two words. Control tokens around a text count as tokens, as they do in the
+    mean. Where both means are zero vectors no share is anything but 0.
+    """
+
+    first: Tokens  # A tokens as the model reads them
+    second: Tokens  # B tokens
+    shares: Tensor  # (A, B) fp64
+    first_shares: Tensor  # (A,): sums over the second text
+    second_shares: Tensor  # (B,): sums over the first text
+    cosine: float  # of the mean vectors, computed from them
+    difference: float  # cosine - sum of the shares: rounding
+    pooling: Pooling  # what the model's own folder pools by
+    approximate: Phrase | None  # why the model's own similarity is another number, where it is
+    top: int  # how many pairs a page lists
+
+    def page(self) -> Page:
+        return _page(self)
+
+
+@question(
+    say("Why two texts are similar: the pairs of tokens that the cosine is made of."), "causes", ONE_STACK
+)
+def similarity(
+    loaded: Loaded,
+    text: Annotated[str, Option(say("The first text."), positional=True)],
+    other: Annotated[str, Option(say("The text it is compared with."), positional=True)],
+    *,
+    top: Annotated[int, Option(say("Pairs that are listed."), at_least=1)] = 10,
+) -> Similarity:
+    """Take the similarity of two texts apart by pairs of tokens, for mean-pooled vectors of an encoder-only or
+    decoder-only model.
+
+    Texts are read as `embed` reads them: with its prompt, lower-cased and cut where the model's folder says so.
+    Raises CutawayError for a model of another family, and for a text without a token.
+    """
+    first, a, mean_a = _states(loaded, text)
+    second, b, mean_b = _states(loaded, other)
+    lengths = float(mean_a.norm() * mean_b.norm())
+    shares = (
+        a @ b.T / (len(a) * len(b) * lengths) if lengths else torch.zeros(len(a), len(b), dtype=torch.float64)
+    )
+    cosine = float(mean_a @ mean_b) / lengths if lengths else 0.0
+    own = read_settings(loaded.path).pooling
+    return Similarity(
+        first=first,
+        second=second,
+        shares=shares,
+        first_shares=shares.sum(dim=1),
+        second_shares=shares.sum(dim=0),
+        cosine=cosine,
+        difference=cosine - float(shares.sum()),
+        pooling=own,
+        approximate=None
+        if own == "mean"
+        else say(
+            "this model's folder pools by {own!r}, which no sum over tokens gives; these are "
+            "shares of mean pooling",
+            own=own,
+        ),
+        top=top,
+    )
+
+
+def _states(loaded: Loaded, text: str) -> tuple[Tokens, Tensor, Tensor]:
+    """The tokens of a text, their last hidden states (A, D) fp64, and the vector (D,) that `embed` pools of them."""
+    tokenizer, settings = loaded.require_tokenizer(), read_settings(loaded.path)
+    before, after = tokenizer.around
+    inner = tokenizer.encode_ids([settings.read(text)])[0]
+    if not [*before, *inner, *after]:
+        raise CutawayError("the text {text!r} has no token: there is nothing to compare", text=text)
+    name = f"{output_stack(loaded.model)}.normed"
+    with Trace(loaded.model, {name: lambda x: x[0].double().cpu()}) as trace:
+        embedded = embed(loaded, [text], pooling="mean", normalise=False)
+    read = embedded.n_tokens[0] - len(before) - len(after)
+    ids = [*before, *inner[:read], *after]
+    pieces = [tokenizer.readable(id) for id in ids]
+    return Tokens(ids, pieces), trace[name].clone(), embedded.vectors[0].double()
+
+
+# Its page.
+
+_FIRST, _SECOND = say_in("text", "first"), say_in("text", "second")
+_SHARE = say("share of the cosine")
+
+
+def _page(found: Similarity) -> Page:
+    """The cosine, each token's share of it, the strongest pairs, and in a drawing all of them."""
+    first, second = found.first.pieces, found.second.pieces
+    flat = found.shares.flatten()
+    order = flat.abs().argsort(descending=True, stable=True)[: found.top].tolist()
+    rows = [(f"{float(flat[n]):+.4f}", first[n // len(second)], second[n % len(second)]) for n in order]
+    columns = (right(say("share")), left(_FIRST), left(_SECOND))
+    caveat = None
+    if found.approximate is not None:
+        caveat = Remark(say("To keep in mind: {approximate}.", approximate=found.approximate))
+    total = f"{float(flat.sum()):.4f}"
+    return page(
+        say("Why the cosine of the two texts is {cosine:.4f}", cosine=found.cosine),
+        [
+            Shaded(_FIRST, first, found.first_shares.tolist(), _SHARE),
+            Shaded(_SECOND, second, found.second_shares.tolist(), _SHARE),
+            Prose(
+                say("sum"),
+                say(
+                    "{total} of {count} pairs, difference {difference:.1e}",
+                    total=total,
+                    count=len(flat),
+                    difference=found.difference,
+                ),
+            ),
+            Table(columns, rows),
+            Matrix(
+                found.shares.double().cpu().numpy(),
+                first,
+                second,
+                _FIRST,
+                _SECOND,
+                _SHARE,
+                "signed",
+                drawn=True,
+            ),
+            Remark(
+                say(
+                    "Both vectors are means of the tokens' last hidden states, so the cosine is a sum over "
+                    "pairs, and exactly that. A hidden state has seen its whole text: a share belongs to "
+                    "two tokens in their contexts, not to two words. Control tokens count as tokens."
+                )
+            ),
+            caveat,
+        ],
+    )

@@ -1,1 +1,0 @@
-"""What a model is made of, told by its configuration and its files alone."""
