@@ -20,13 +20,16 @@ def tolerance(size: float, terms: int, dtype: torch.dtype = torch.float32) -> fl
     return 2 * (growth(terms) + 1) * torch.finfo(dtype).eps / 2 * size
 
 
-def assert_near(found: Tensor, expected: Tensor, terms: int, size: float | None = None) -> None:
+def assert_near(
+    found: Tensor, expected: Tensor, terms: int, size: float | None = None, name: str = ""
+) -> None:
     """Demands that all numbers are within `tolerance` of those expected, in the coarser of the two types.
 
-    size: None is the largest number expected.
+    size: None is the largest finite number expected. `name` is what a failure calls them.
     """
     dtype = max(found.dtype, expected.dtype, key=lambda dtype: torch.finfo(dtype).eps)
     if size is None:
-        size = float(expected.detach().abs().max())
+        size = float(expected.detach().nan_to_num(0.0, 0.0, 0.0).abs().max())
     allowed = tolerance(size, terms, dtype)
-    torch.testing.assert_close(found, expected, rtol=0, atol=allowed, check_dtype=False)
+    torch.testing.assert_close(found, expected, rtol=0, atol=allowed, check_dtype=False,
+                               msg=lambda said: f"{name}: {said}" if name else said)  # fmt: skip
