@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from tests.nearness import assert_near
 from torch import nn
 
 from cutaway.config import ModelConfig, parse
@@ -32,11 +33,11 @@ def test_the_product_is_the_fp32_product_but_for_the_order_of_sums(rows: int, bi
         if rows > 1:  # what reads a whole text takes the plain way
             text = x.transpose(0, 1)
             plain = nn.functional.linear(text, linear.weight, linear.bias)
-            torch.testing.assert_close(stored(text), plain, rtol=0, atol=1e-6)
+            assert_near(stored(text), plain, 96)
         exact = x.double() @ linear.weight.double().mT + (linear.bias.double() if bias else 0)
-        torch.testing.assert_close(got.double(), exact, rtol=0, atol=1e-5)
+        assert_near(got, exact, 96)
         # a row's result does not depend on the rows beside it
-        torch.testing.assert_close(stored(x[:1]), got[:1], rtol=0, atol=1e-5)
+        assert_near(stored(x[:1]), got[:1], 96)
 
 
 def test_a_changed_weight_is_noticed_and_one_that_16_bits_cannot_hold_is_left() -> None:
@@ -62,7 +63,7 @@ def test_a_model_keeps_its_names_its_ties_its_taps_and_its_gradients() -> None:
     assert stored.get_parameter("head.unembed.weight") is stored.get_parameter("embed.tokens.weight")
     ids = torch.randint(0, 61, (2, 9))
     with torch.inference_mode(), Trace(stored, watch=["*.pattern"]) as trace:
-        torch.testing.assert_close(stored(ids), plain(ids), rtol=0, atol=1e-4)
+        assert_near(stored(ids), plain(ids), 3 * 40)
     assert len(trace.calls) == 2
     stored(ids).sum().backward()
     assert stored.get_parameter("decoder.layers.0.mlp.up.weight").grad is not None
