@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from tests.parity.reference import CASES, parity
 
 from cutaway import find, load
-from cutaway.checkpoint.architectures.registry import ARCHITECTURES
+from cutaway.checkpoint.published import ARCHITECTURES
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection import diff, run
 from cutaway.inspection.changes.change import Change, Example

@@ -22,8 +22,8 @@ from .inspection.questions.anatomy import anatomy as anatomy
 from .models.build import build as build
 from .tap import TAPS as TAPS
 from .tap import Trace as Trace
-from .text.tokenizer import Encoding as Encoding
-from .text.tokenizer import Tokenizer as Tokenizer
+from .text.tokens.tokenizer import Encoding as Encoding
+from .text.tokens.tokenizer import Tokenizer as Tokenizer
 from .zoo import bundled as bundled
 from .zoo import find as find
 

@@ -10,7 +10,7 @@ from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_continuations
 from cutaway.decode.search import Limits, Search
 from cutaway.errors import CutawayError
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 PROMPTS = ["我爱", "Long time no see. The weather", "a", "这本书是我的，你", "😀 who"]
 

@@ -18,7 +18,7 @@ from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.nn.head import Head
 from cutaway.text.chat.template import chat_ids
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}"

@@ -5,7 +5,7 @@ import torch
 
 from cutaway.decode.gaps import fill
 from cutaway.errors import CutawayError
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("mark", ["[MASK]", "<mask>"])

@@ -19,7 +19,7 @@ from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.zoo import MASKED, find
 
 TEXTS = [

@@ -14,7 +14,7 @@ from cutaway.decode.score import score_targets
 from cutaway.decode.search import LengthPenalty, Limits, Search
 from cutaway.decode.translator import Translator, simplified, target_of
 from cutaway.errors import CutawayError
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 MIXED = [
     "我爱机器学习。",

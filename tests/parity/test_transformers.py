@@ -20,7 +20,7 @@ from tests.parity.reference import (
 from torch import Tensor
 
 from cutaway.checkpoint import folder
-from cutaway.checkpoint.architectures.registry import ARCHITECTURES, OWN_TYPE
+from cutaway.checkpoint.published import ARCHITECTURES, OWN_TYPE
 from cutaway.checkpoint.table import explicit
 from cutaway.decode.generation import generate
 from cutaway.decode.search import LengthPenalty, Limits, Search

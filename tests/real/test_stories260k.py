@@ -16,8 +16,8 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text
 from cutaway.decode.search import Limits
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.text.formats.gguf import from_gguf
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.gguf_vocabulary import from_gguf
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 WHAT = "a small Llama that tells stories"
 # What llama2.c prints at temperature 0 (its test_all.py).

@@ -18,7 +18,7 @@ from cutaway.decode.text_model import (
 )
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, say
 
 _NEW_TOKENS = 100  # most new tokens, unless given

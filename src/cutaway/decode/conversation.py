@@ -13,7 +13,7 @@ from cutaway.decode.text_model import StreamedToken, end_ids_of, read_stream, to
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.text.chat.template import chat_ids, render_for
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, say
 
 Role = Literal["system", "user", "assistant"]

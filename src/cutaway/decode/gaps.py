@@ -11,7 +11,7 @@ from cutaway.decode.stepping import check_finite
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
 from cutaway.errors import CutawayError
 from cutaway.models.encoder_only import EncoderOnly
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import listed, say
 
 MARKS = ("[MASK]", "<mask>")

@@ -9,8 +9,8 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.generation import Step
 from cutaway.decode.stepping import Alternatives, Finish, Generated
 from cutaway.errors import CutawayError
-from cutaway.text.named_token import piece_label
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.named_token import piece_label
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 COMMANDS = {
     "encoder-decoder": "cutaway translate",

@@ -25,7 +25,7 @@ from cutaway.decode.text_model import (
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, listed, say
 
 Language = str  # "en" or "zh"

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from torch import Tensor
 from cutaway import __version__
 from cutaway.checkpoint.folder import Loaded, load, open_contents, read_config
 from cutaway.errors import CutawayError
+from cutaway.glossary import GLOSSARY
 from cutaway.inspection.changes.change import Change
 from cutaway.inspection.changes.lists import write_change
 from cutaway.inspection.options import Progress, Repeated, checked
@@ -23,7 +25,7 @@ from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import width
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, Text, say
 from cutaway.zoo import bundled, find
 
 LINE = 80  # columns of a command before it is continued on the next line
@@ -46,7 +48,7 @@ class Answer:
         page = self.result.page()
         if isinstance(self.result, Suggesting):
             page = page.then(self._next(self.result))
-        return page.captioned(
+        return page.explained(_terms_in(page)).captioned(
             Caption(
                 model=self.model,
                 text=self.text,
@@ -149,6 +151,26 @@ class Session:
 
     def _run(self, text: str, options: Mapping[str, Any]) -> Run:
         return run(self.loaded, text, **options)
+
+
+def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:
+    """The terms of the glossary that a page's own words use, each with its sentence."""
+    words = " ".join(_phrases((page.title, page.blocks)))
+    for entry in GLOSSARY.values():
+        if re.search(rf"\b{re.escape(str(entry.term))}s?\b", words, re.IGNORECASE):
+            yield entry.term, entry.about
+
+
+def _phrases(value: object) -> Iterator[str]:
+    """The English of every phrase in blocks of a page."""
+    if isinstance(value, Phrase):
+        yield str(value)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _phrases(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _phrases(getattr(value, field.name))
 
 
 def _written(asked: Run) -> str | None:

@@ -28,8 +28,8 @@ from cutaway.nn.stack import Stack
 from cutaway.page.blocks import Line, Page, Prose, Remark, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit, Trace
-from cutaway.text.named_token import find_token, piece_label
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.named_token import find_token, piece_label
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import listed, say
 
 T = TypeVar("T")

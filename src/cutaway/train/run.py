@@ -9,7 +9,7 @@ from cutaway.checkpoint import folder as checkpoint
 from cutaway.config import ModelConfig, to_dict
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model, build
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.data import Prepared, decoder_start, prepare
 from cutaway.train.loop import Trainer
 from cutaway.train.machine import Interrupts, give_back_memory, pick_device, pick_precision

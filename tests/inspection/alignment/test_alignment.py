@@ -35,7 +35,7 @@ from cutaway.inspection.alignment.hypotheses import (
 from cutaway.inspection.alignment.source_effect import agreement, rank_correlation, source_effect
 from cutaway.inspection.alignment.words import split_words, word_pieces, word_weights
 from cutaway.inspection.runs import Run, Tokens, run
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.zoo import TRANSLATOR, find
 
 

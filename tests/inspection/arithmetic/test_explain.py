@@ -26,7 +26,7 @@ from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.page.locale import said
 from cutaway.tap import Trace
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.objective import vocabulary_loss
 from cutaway.zoo import find
 

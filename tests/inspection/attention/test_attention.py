@@ -21,7 +21,7 @@ from cutaway.inspection.runs import Run, Tokens, run
 from cutaway.inspection.wiring import Side, sides
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.attention import Attention
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 KINDS: dict[str, tuple[str, dict[str, object]]] = {

@@ -46,7 +46,7 @@ from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Remark, Tabl
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, say
 
 
