@@ -19,7 +19,7 @@ from cutaway.inspection.patterns import head_maps, patterns, row_labels
 from cutaway.inspection.question import TRANSLATOR, question
 from cutaway.inspection.runs import Run, Tokens, run, tokenizer_of
 from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement, source_effect
-from cutaway.inspection.terms import HEAD, LAYER, PROBABILITY, READS_WRITES, SOURCE, WEIGHT, left, right
+from cutaway.inspection.terms import HEAD, LAYER, READS_WRITES, SOURCE, WEIGHT, left, right
 from cutaway.inspection.wiring import chosen
 from cutaway.inspection.word_alignment import (
     AlignmentError,
@@ -233,7 +233,7 @@ def _page(found: Alignment) -> Page:
         rows.append((truncate(label, 22), share(float(found.effect.log_probs[t].exp())), looked, needed))
     columns = (
         left(READS_WRITES),
-        right(PROBABILITY),
+        right(say("prob.")),
         left(say("looked at")),
         left(say("depends on (nats)")),
     )
@@ -363,8 +363,8 @@ def _gold_page(found: GoldComparison) -> Page:
         ),
         Remark(
             say(
-                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to the "
-                "source word of its greatest weight, or of the token whose hiding costs it most."
+                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to "
+                "the source word of its greatest weight, or of the token whose hiding costs it most."
             )
         ),
     ]

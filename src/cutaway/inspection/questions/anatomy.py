@@ -393,7 +393,7 @@ def _table(found: Anatomy) -> Table:
     if found.config.tied and found.config.head != "none":
         rows.append([PARTS["output matrix"], "", say("tied"), ""])
     rows.append([say("total"), "", f"{found.parameters:,}", ""])
-    titles = (left(say("parameters")), right(say("a layer")), right(say("in all")), right(say("share")))
+    titles = (left(say("parameters")), right(say("a layer")), right(say("in all")), right(say("percentage")))
     return Table(titles, rows)
 
 
@@ -411,7 +411,7 @@ def _facts(found: Anatomy) -> Iterator[Block]:
                 n=found.active_parameters,
                 few=config.n_experts_per_token,
                 of=config.n_experts,
-            ),  # fmt: skip
+            ),
         )
     weights = " · ".join(
         f"{dtype} {amount(size, 'B')}" for dtype, size in found.memory.items() if dtype != "bf16"
@@ -443,7 +443,7 @@ def _facts(found: Anatomy) -> Iterator[Block]:
         shown: list[Text] = [_control(control) for control in ordered[:CONTROLS]]
         if len(controls) > CONTROLS:
             shown.append(say("and {n} more", n=len(controls) - CONTROLS))
-        yield Prose(say("control tokens"), listed(shown, " · "))
+        yield Prose(say("controls"), listed(shown, " · "))
 
 
 def _sizes(found: Anatomy) -> Phrase:
