@@ -1,4 +1,4 @@
-"""Runs of tiny models that read tokens chosen by a test, and what a part of a model reads, seen by torch's own hooks."""
+"""Runs of tiny models on tokens that a test chooses, and what a part of a model reads, seen by torch's own hooks."""
 
 from collections.abc import Sequence
 

@@ -52,7 +52,7 @@ def test_norms_are_those_of_what_each_token_adds(run_of: RunOf, structure: str) 
 
 
 def test_what_is_not_there_is_refused(run_of: RunOf) -> None:
-    with pytest.raises(CutawayError, match="side is 'cross'.* attends on decoder only"):
+    with pytest.raises(CutawayError, match=r"side is 'cross'.* attends on decoder only"):
         values(run_of("Llama"), side="cross")
     with pytest.raises(CutawayError, match="there is no head 4, expected 0 to 3"):
         values(run_of("Llama"), head=4)

@@ -12,10 +12,10 @@ from cutaway.checkpoint.folder import Loaded, load
 from cutaway.decode.complete import continue_text
 from cutaway.inspection.changes.comparison import compare
 from cutaway.inspection.changes.sweep import sweep
-from cutaway.inspection.questions.lens import lens
 from cutaway.inspection.outcome import forced_tokens, output_of
-from cutaway.inspection.runs.overview import overview
+from cutaway.inspection.questions.lens import lens
 from cutaway.inspection.runs import Run, run
+from cutaway.inspection.runs.overview import overview
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 RunOf = Callable[..., Run]
