@@ -22,7 +22,7 @@ from cutaway.inspection.question import question
 from cutaway.inspection.terms import FAMILIES, left, right
 from cutaway.inspection.wiring import ranges, stepped, tap_names
 from cutaway.models.build import skeleton
-from cutaway.page.blocks import Block, Box, Diagram, Page, Prose, Table, Tower, page
+from cutaway.page.blocks import Block, Box, Diagram, Line, Page, Prose, Table, Tower, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate, visible
 from cutaway.text.tokenizer import Tokenizer
@@ -232,7 +232,7 @@ def _page(found: Anatomy) -> Page:
         "{family}, {architecture}, {n:,} parameters",
         family=FAMILIES[found.family], architecture=found.architecture, n=found.parameters,
     )  # fmt: skip
-    taps = Prose(say("{n:,} taps", n=len(found.taps)), "  ".join(compressed(found.taps)))
+    taps = Prose(say("{n:,} taps", n=len(found.taps)), "\n".join(compressed(found.taps)))
     return page(title, [diagram(found.config), _table(found), *_facts(found), taps])
 
 
@@ -443,7 +443,7 @@ def _facts(found: Anatomy) -> Iterator[Block]:
         shown: list[Text] = [_control(control) for control in ordered[:CONTROLS]]
         if len(controls) > CONTROLS:
             shown.append(say("and {n} more", n=len(controls) - CONTROLS))
-        yield Prose(say("controls"), listed(shown, " · "))
+        yield Line(say("controls"), shown)
 
 
 def _sizes(found: Anatomy) -> Phrase:
