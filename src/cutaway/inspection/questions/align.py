@@ -22,7 +22,6 @@ from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement,
 from cutaway.inspection.terms import (
     HEAD,
     LAYER,
-    PROBABILITY,
     READS_WRITES,
     SOURCE,
     TARGET,
@@ -276,7 +275,7 @@ def _page(found: Alignment) -> Page:
         rows.append((truncate(label, 22), share(float(found.effect.log_probs[t].exp())), looked, needed))
     columns = (
         left(READS_WRITES),
-        right(PROBABILITY),
+        right(say("prob.")),
         left(say("looked at")),
         left(say("depends on (nats)")),
     )
@@ -431,8 +430,8 @@ def _gold_page(found: GoldComparison) -> Page:
         ),
         Remark(
             say(
-                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to the "
-                "source word of its greatest weight, or of the token whose hiding costs it most."
+                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to "
+                "the source word of its greatest weight, or of the token whose hiding costs it most."
             )
         ),
     ]
