@@ -1,3 +1,7 @@
+from .changes.lists import edits as edits
+from .changes.lists import read_changes as read_changes
+from .changes.lists import write_change as write_change
+from .changes.writing import write as write
 from .input_gradients import gradient_x_input as gradient_x_input
 from .input_gradients import integrated_gradients as integrated_gradients
 from .patterns import patterns as patterns
@@ -8,6 +12,7 @@ from .questions.align import compare_with_gold as compare_with_gold
 from .questions.analogy import analogy as analogy
 from .questions.anatomy import anatomy as anatomy
 from .questions.attention import attention as attention
+from .questions.diff import diff as diff
 from .questions.drift import drift as drift
 from .questions.gradients import gradients as gradients
 from .questions.lens import lens as lens
@@ -18,6 +23,7 @@ from .questions.overview import overview as overview
 from .questions.projection import projection as projection
 from .questions.rollout import rollout as rollout
 from .questions.similarity import similarity as similarity
+from .questions.sweep import sweep as sweep
 from .questions.values import values as values
 from .questions.word import word as word
 from .runs import Run as Run

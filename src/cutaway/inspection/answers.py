@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,16 +17,18 @@ from cutaway import __version__
 from cutaway.checkpoint.folder import Loaded, load, open_contents, read_config
 from cutaway.errors import CutawayError
 from cutaway.glossary import GLOSSARY
-from cutaway.inspection.changes.reading import write_change
-from cutaway.inspection.changes.schema import KINDS
-from cutaway.inspection.options import Progress, checked
+from cutaway.inspection.changes.change import Change
+from cutaway.inspection.changes.lists import write_change
+from cutaway.inspection.options import Progress, Repeated, checked
 from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_question, names
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
+from cutaway.text.display import width
 from cutaway.words import Phrase, Text, say
 from cutaway.zoo import bundled, find
 
+LINE = 80  # columns of a command before it is continued on the next line
 _OF_RUN = {each.name for each in RUN_OPTIONS}
 
 
@@ -62,7 +64,9 @@ class Answer:
         steps = [
             Code(
                 each.about,
-                command_for(find_question(each.question), self.model, self.text, {**each.options, **of_run}),
+                continued(
+                    parts_for(find_question(each.question), self.model, self.text, {**each.options, **of_run})
+                ),
             )
             for each in result.suggestions()
         ]
@@ -181,17 +185,39 @@ def _written(asked: Run) -> str | None:
 
 def command_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
     """The command that asks this."""
+    return " ".join(parts_for(question, model, text, options))
+
+
+def continued(parts: Sequence[str]) -> str:
+    """A command in lines of at most 80 columns, where its parts are no longer, which a shell joins."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if width(lines[-1]) + width(part) + len("  \\") > LINE:
+            lines.append(f"  {part}")
+        else:
+            lines[-1] += f" {part}"
+    return " \\\n".join(lines)
+
+
+def parts_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> list[str]:
+    """The words of a command, each option together with its value."""
     words = ["cutaway", "inspect"]
     words += [] if question.name == "overview" and text not in names() else [question.name]
     positional = [each.name for each in question.parameters if each.option.positional]
+    spelled = {
+        each.name: each.option.each for each in question.parameters if isinstance(each.option, Repeated)
+    }
     words += [] if text is None else [_quoted(text)]
     words += [_quoted(_spelled(options[name])) for name in positional if name in options]
-    words += ["-m", _quoted(model)]
+    words.append(f"-m {_quoted(model)}")
     for name, value in options.items():
         if name not in positional:
-            flag = f"--{name.replace('_', '-')}"
-            words += [f"{flag} {_quoted(each)}" for each in _each(value)] if value is not True else [flag]
-    return " ".join(words)
+            flag = spelled.get(name, name).replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag} {_quoted(each)}" for each in _each(value)]
+    return words
 
 
 def python_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
@@ -219,7 +245,7 @@ def python_for(question: Question, model: str, text: str | None, options: Mappin
 def _each(value: object) -> Iterator[str]:
     """The values of an option that may be given several times."""
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
-        yield from (json.dumps(each, ensure_ascii=False) for each in value)
+        yield from (json.dumps(each, ensure_ascii=False) for each in value or [[]])
     else:
         yield _spelled(value)
 
@@ -266,7 +292,7 @@ def plain(value: object) -> Any:
 def fields_of(value: object) -> Iterator[tuple[str, object]]:
     """The fields of a dataclass that are data."""
     assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is no plain value"
-    if isinstance(value, KINDS):  # a change, as it is written in a list of changes
+    if isinstance(value, Change):  # a change, as it is written in a list of changes
         yield from write_change(value).items()
         return
     for field in dataclasses.fields(value):

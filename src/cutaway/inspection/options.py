@@ -38,9 +38,10 @@ class OtherText(Option):
 
 @dataclass(frozen=True)
 class Repeated(Option):
-    """A list of JSON objects: a command takes one, or a list of them, by each `--<each>`."""
+    """A list of JSON objects, which `read` checks: a command takes one, or a list of them, by each `--<each>`."""
 
     each: str = ""
+    read: Callable[[Any], object] = list
 
 
 @dataclass(frozen=True)
@@ -131,20 +132,25 @@ def checked(name: str, parameters: Sequence[Parameter], given: Mapping[str, obje
     fields: list[tuple[str, Any, Any]] = []
     for parameter in sorted(parameters, key=lambda each: not each.required):
         hint = str | None if parameter.is_text else parameter.hint
+        if isinstance(parameter.option, Repeated):
+            hint = object
         default = dataclasses.field() if parameter.required else dataclasses.field(default=parameter.default)
         fields.append((parameter.name, hint, default))
     read = parse(dataclasses.make_dataclass(name, fields), given, name)
+    values = {key: getattr(read, key) for key in given}
     for parameter in parameters:
-        if parameter.name in given:
-            parameter.check(getattr(read, parameter.name))
-    return {key: getattr(read, key) for key in given}
+        if parameter.name in given and isinstance(parameter.option, Repeated):
+            values[parameter.name] = parameter.option.read(values[parameter.name])
+        elif parameter.name in given:
+            parameter.check(values[parameter.name])
+    return values
 
 
 def _objects(name: str, text: str) -> list[object]:
     """One JSON object, or the objects of a list."""
     try:
         read = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise CutawayError(
             "{name} {text} is no JSON: {error}", name=name, text=brief(text), error=str(error)
         ) from error

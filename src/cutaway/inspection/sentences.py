@@ -7,10 +7,18 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.sentence_settings import SentenceSettings, read_settings
+from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_settings
 from cutaway.decode.sentence_vectors import pool
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
+from cutaway.words import Phrase, say
+
+POOLINGS: dict[Pooling, Phrase] = {
+    "mean": say("the mean of all tokens"),
+    "cls": say("the first token's vector"),
+    "max": say("the greatest of all tokens, number by number"),
+    "last": say("the last token's vector"),
+}
 
 
 def sentence_ids(loaded: Loaded, text: str) -> list[int]:

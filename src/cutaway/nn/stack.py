@@ -48,11 +48,13 @@ class Stack(nn.Module):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         cache: Cache | None = None,
+        first: int = 0,
     ) -> Tensor:
         """x (B, T, D) at positions (B | 1, T) -> (B, T, D).
 
         mask (B, S) is False at padding; documents (B, T) keeps packed documents apart. With a cache, x are the
-        newest T of S = cache.length positions and mask covers all S.
+        newest T of S = cache.length positions and mask covers all S. x enters block number `first`; those before it
+        do not run.
         """
         rotation = local_rotation = None if self.rotary is None else self.rotary.angles(positions)
         if self.local_rotary is not None:
@@ -64,6 +66,8 @@ class Stack(nn.Module):
             local_bias = biases.add(bias, far)
         memory_bias = None if memory_mask is None else biases.key_bias(memory_mask, torch.float32)
         for i, layer in enumerate(self.layers):
+            if i < first:
+                continue
             self_cache = None if cache is None else cache.self_attn[i]
             cross_cache = None if cache is None or cache.cross_attn is None else cache.cross_attn[i]
             near = (local_bias, local_rotation) if i in self.window_layers else (bias, rotation)

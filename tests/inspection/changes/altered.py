@@ -7,15 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cutaway.inspection.changes.making import edits
+from cutaway.inspection.changes.lists import edits
 from cutaway.inspection.runs import Run
+from cutaway.inspection.wiring import sides as sides_of
+from cutaway.inspection.wiring import stack_of
 from cutaway.models.build import Model, build
-from cutaway.models.decoder_only import DecoderOnly
-from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.attention import Attention
 from cutaway.nn.block import Block
-from cutaway.nn.stack import Stack
 
 RunOf = Callable[..., Run]
 Change = dict[str, object]
@@ -26,17 +24,7 @@ def changed(run: Run, *changes: Change, runs: dict[str, Run] | None = None) -> T
 
 
 def sides(run: Run, cross: bool = True) -> list[str]:
-    if isinstance(run.model, EncoderDecoder):
-        return ["encoder", "decoder", *(["cross"] if cross else [])]
-    return ["encoder" if isinstance(run.model, EncoderOnly) else "decoder"]
-
-
-def stack_of(model: Model, side: str) -> Stack:
-    if side == "encoder":
-        assert not isinstance(model, DecoderOnly)
-        return model.encoder
-    assert not isinstance(model, EncoderOnly)
-    return model.decoder
+    return [side for side in sides_of(run.model) if cross or side != "cross"]
 
 
 def block_of(model: Model, side: str, layer: int) -> Block:

@@ -2,19 +2,26 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from tests import command
+from tests.command import page_of, refused, shown, shown_in_chinese
 
-from cutaway import CutawayError, find, load
-from cutaway.inspection.changes.making import edits
-from cutaway.inspection.changes.sweep import stack_from, sweep
+from cutaway import find, load
+from cutaway.inspection.changes.lists import edits
+from cutaway.inspection.questions.sweep import sweep
 from cutaway.inspection.runs import Run, run
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.block import Block
+from cutaway.page.numbers import nats
+from cutaway.zoo import POET
 
 RunOf = Callable[..., Run]
+VERSE = "床前明月光"
 CASES = [
     ("post-norm pair", {}), ("T5", {}), ("Llama", {}), ("Gemma 2", {}), ("experts", {}), ("BERT", {}),
     ("GPT-2", {"position": "alibi"}),
@@ -75,7 +82,7 @@ def test_the_numbers_are_those_of_full_passes(structure: str, settings: dict, ru
 
 def test_heads_at_their_mean_are_the_same_change(run_of: RunOf) -> None:
     run = run_of("pre-norm pair")
-    found = sweep(run, sides=["cross"], set="mean")
+    found = sweep(run, side="cross", set="mean")
     assert list(found.effects) == ["cross"]
     base = run.forward()[0].double().log_softmax(dim=-1)
     rows = torch.arange(len(run.outcome))
@@ -103,44 +110,34 @@ def test_blocks_before_the_changed_one_are_not_computed_again(run_of: RunOf) -> 
     assert calls == [2, 3, 4]  # once for the base, then once for each layer up to their own
 
 
-def test_the_rest_of_a_stack_is_its_own_forward_over_the_same_modules(run_of: RunOf) -> None:
+def test_a_stack_goes_on_from_a_block(run_of: RunOf) -> None:
     run = run_of("Gemma 2", window_layers=[1])
     model = run.model
     assert isinstance(model, DecoderOnly)
     names = ["decoder.layers.1.resid_pre", "decoder.normed"]
     _, trace = run.forward(names)
-    rest = stack_from(model.decoder, 1)
-    assert [id(a) for a in rest.layers] == [id(b) for b in list(model.decoder.layers)[1:]]
-    assert len(model.decoder.layers) == 3 and model.decoder.window_layers == {1} and rest.window_layers == {0}
     with torch.no_grad():
-        again = rest(trace[names[0]], torch.arange(7)[None])
+        again = model.decoder(trace[names[0]], torch.arange(7)[None], first=1)
     assert torch.equal(again, trace[names[1]])
 
 
 def test_progress_is_told_and_may_end_it(run_of: RunOf) -> None:
     run = run_of("post-norm pair")
     seen: list[tuple[int, int]] = []
-    sweep(run, observe=lambda done, of: seen.append((done, of)))
+    sweep(run, progress=lambda _, done, of: seen.append((done, of)))
     assert seen == [(i, 8) for i in range(1, 9)]
 
-    def enough(done: int, of: int) -> None:
+    def enough(*_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(run, observe=enough)
-    torch.testing.assert_close(run.forward()[0], run.forward()[0])
-
-
-def test_what_is_not_there_is_refused(run_of: RunOf) -> None:
-    with pytest.raises(CutawayError, match=r"side is 'cross'.*expected one of dec"):
-        sweep(run_of("GPT-2"), sides=["cross"])
-    with pytest.raises(CutawayError, match="sides is empty, expected one or more of dec"):
-        sweep(run_of("GPT-2"), sides=[])
+        sweep(run, progress=enough)
+    assert not run.model.training and torch.equal(run.forward()[0], run.forward()[0])
 
 
 def test_a_sweep_of_the_bundled_translator() -> None:
     translator = run(load(find("translate-zh-en")), "我爱你。")
-    found = sweep(translator, sides=["cross"])
+    found = sweep(translator, side="cross")
     rows = torch.arange(len(translator.outcome))
     base = translator.forward()[0].double().log_softmax(dim=-1)[rows, translator.outcome.ids].sum()
     for each in (found.ranking[0], found.ranking[-1]):
@@ -150,3 +147,42 @@ def test_a_sweep_of_the_bundled_translator() -> None:
             float(base - logits[rows, translator.outcome.ids].sum()), abs=1e-4
         )
     assert found.ranking[0].effect > 0.1
+
+
+def test_the_grid_and_the_ranking(cutaway: command.Run) -> None:
+    out = shown(cutaway, "sweep", VERSE, "-m", POET, "--top", "3")
+    assert out.startswith("decoder self-attention: what the output loses without each head (nats)\n")
+    found = sweep(run(load(find(POET)), VERSE), top=3)
+    listed = out[out.index("depends on most") :].splitlines()[3:6]
+    assert [line.split()[:3] for line in listed] == [
+        ["decoder", f"{each.layer}.{each.head}", nats(each.effect)] for each in found.heads
+    ]
+    row = next(line.split() for line in out.splitlines() if line.startswith("1 "))
+    assert row[1:] == [nats(effect) for effect in found.effects["decoder"][1].tolist()]
+    only = shown(cutaway, "sweep", "好", "--side", "cross")
+    assert "cross-attention: " in only and "encoder self" not in only
+
+
+def test_in_chinese_and_as_a_page(cutaway: command.Run) -> None:
+    out = shown_in_chinese(cutaway, "sweep", "好")
+    for side in ("编码器自注意力", "解码器自注意力", "交叉注意力"):
+        assert f"{side}：" in out
+    html = page_of(cutaway, "sweep", "好", lang="zh")
+    assert html.count("<figure data-values") == 3
+
+
+def test_the_unit_of_a_model_without_output_head(cutaway: command.Run, headless: Path) -> None:
+    out = shown(cutaway, "sweep", "Long time no see.", "-m", headless)
+    first = sweep(run(load(headless), "Long time no see.")).ranking[0]
+    assert "1 minus the cosine between the text's vector" in out
+    listed = out[out.index("depends on most") :].splitlines()[3].split()
+    assert listed[:3] == ["encoder", f"{first.layer}.{first.head}", nats(1000 * first.effect)]
+
+
+def test_saved_and_refused(cutaway: command.Run, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.safetensors"
+    assert cutaway("inspect", "sweep", VERSE, "-m", POET, "--save", path).code == 0
+    assert load_file(path)["effects.decoder"].shape == (4, 4)
+    told = refused(cutaway, "sweep", VERSE, "-m", POET, "--side", "encoder")
+    assert "side is 'encoder'" in told and "this decoder-only model attends on decoder only" in told
+    assert "top is 0, expected at least 1" in refused(cutaway, "sweep", VERSE, "-m", POET, "--top", "0")

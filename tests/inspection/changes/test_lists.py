@@ -1,53 +1,39 @@
 """The list of changes is read strictly, written back, and refused by name where the model cannot be given it."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from tests.inspection.changes.altered import Change, RunOf, block_of, changed, sides
 
-from cutaway import CutawayError
-from cutaway.inspection.changes.attention_schema import HeadOff, SetAttention
-from cutaway.inspection.changes.making import edits
-from cutaway.inspection.changes.reading import read_changes, write_change
-from cutaway.inspection.changes.schema import OPS, SetExperts
+from cutaway import CutawayError, find, load
+from cutaway.inspection.changes.attention_changes import HeadOff, SetAttention
+from cutaway.inspection.changes.lists import OPS, edits, read_changes, write_change
+from cutaway.inspection.changes.stream_changes import SetExperts
 from cutaway.inspection.runs import Run
+from cutaway.inspection.runs import run as prepare
+from cutaway.tap import Trace
 
-RunOf = Callable[..., Run]
 EXAMPLES = [
+    *({"op": op, **kind.example.change} for op, kind in OPS.items()),
     {"op": "head", "side": "decoder", "layer": 3, "head": 5, "set": "mean"},
     {"op": "attn", "side": "cross", "layer": 2, "head": 0, "q": 4, "k": 1, "value": 0.5, "renorm": False},
-    {
-        "op": "pattern",
-        "side": "encoder",
-        "layer": "*",
-        "head": "*",
-        "kind": "given",
-        "rows": [[1.0], [0.5, 0.5]],
-    },
-    {"op": "scale", "side": "decoder"},
-    {"op": "mask", "set": "open"},
-    {"op": "pos", "set": "shift", "by": 2},
-    {"op": "layer", "layer": 1},
-    {"op": "attention", "layer": 1},
-    {"op": "ffn", "layer": 7},
-    {"op": "neuron", "layer": 7, "n": 1201, "value": 0.0},
-    {"op": "expert", "layer": 4, "token": 3, "ban": [2]},
-    {"op": "resid", "layer": 5, "token": 2, "from": "another", "from_token": 1},
+    {"op": "pattern", "layer": "*", "head": "*", "kind": "given", "rows": [[1.0], [0.5, 0.5]]},
+    {"op": "resid", "layer": -1, "token": 2, "from": "another", "from_token": 1},
     {"op": "embedding", "token": 1, "along": ["▁man", 17], "amount": 0.5},
-    {"op": "norm", "layer": 2, "part": "ffn"},
     {"op": "token", "at": 3, "force": "▁dog"},
-    {"op": "dropout", "seed": 4, "rate": 0.25},
-    {"op": "temperature", "value": 0.5},
 ]
 
 
 def test_json_and_values_are_the_same_changes() -> None:
     changes = read_changes(json.dumps(EXAMPLES))
     assert [write_change(change) for change in changes] == EXAMPLES
-    assert read_changes(changes) == changes == read_changes(EXAMPLES)
-    assert {change.op for change in changes} == set(OPS)
-    assert changes[0] == HeadOff(side="decoder", layer=3, head=5, set="mean")
+    assert read_changes(changes) is changes
+    assert read_changes(list(changes)) == changes == read_changes(EXAMPLES)
+    assert read_changes([{"op": "head", "side": "dec", "layer": 3, "head": 5}]) == (
+        HeadOff(side="decoder", layer=3, head=5),
+    )
     assert isinstance(hash(changes), int)  # a list of changes can name what was computed under it
     assert read_changes([]) == ()
 
@@ -61,28 +47,34 @@ def test_json_and_values_are_the_same_changes() -> None:
         ({"op": "head", "layer": 0}, "key 'head' is missing"),
         ({"op": "head", "layer": 0, "head": 0, "set": "zeros"}, "set is 'zeros', expected one of zero, mean"),
         ({"op": "head", "layer": 0.5, "head": 0}, "layer is 0.5, expected"),
-        ({"op": "attn", "layer": 0, "head": 0, "q": 1}, "expected either k and value .a cell. or row"),
+        ({"op": "attn", "layer": 0, "head": 0, "q": 1}, "expected either `k` and `value` .a cell. or `row`"),
         (
             {"op": "attn", "layer": 0, "head": 0, "q": 1, "k": 0, "value": 1.5},
             "value is 1.5, expected 0 to 1",
         ),
-        ({"op": "attn", "layer": 0, "head": 0, "q": 1, "row": [0.5, -1]}, "row has the weight -1"),
-        ({"op": "attn", "layer": 0, "head": 0, "q": 1, "row": [float("nan")]}, "row has the weight nan"),
+        (
+            {"op": "attn", "layer": 0, "head": 0, "q": 1, "row": [0.5, -1]},
+            r"row\[1\] is -1.*, expected at least 0",
+        ),
+        (
+            {"op": "attn", "layer": 0, "head": 0, "q": 1, "row": [float("nan")]},
+            r"row\[0\] is nan, expected at least 0",
+        ),
         ({"op": "pattern", "layer": 0, "head": 0, "kind": "uniform", "rows": []}, "belongs to kind 'given'"),
         ({"op": "pos", "set": "shift"}, "`by` belongs to set 'shift'"),
         ({"op": "pos", "set": "shuffle", "seed": 1, "by": 2}, "`by` belongs to set 'shift', and only there"),
         ({"op": "neuron", "layer": 0, "n": 1}, "expected either value or scale"),
-        ({"op": "neuron", "layer": 0, "n": 1, "scale": float("inf")}, "scale is inf, expected a finite"),
+        ({"op": "neuron", "layer": 0, "n": 1, "scale": float("inf")}, "scale is inf, expected at most"),
         ({"op": "expert", "layer": 0}, "expected either ban or force"),
         ({"op": "expert", "layer": 0, "ban": [1, 1]}, "named twice"),
         ({"op": "embedding", "token": 0, "along": [1]}, "along has 1 tokens, expected two"),
         ({"op": "token", "force": 3}, "force needs a position `at`"),
         ({"op": "dropout", "rate": 0.1}, "key 'seed' is missing"),
-        ({"op": "dropout", "seed": -1}, "seed is -1, expected 0 or more"),
-        ({"op": "dropout", "seed": 0, "rate": 1}, "rate is 1.*, expected a share between 0 and 1"),
+        ({"op": "dropout", "seed": -1}, "seed is -1, expected at least 0"),
+        ({"op": "dropout", "seed": 0, "rate": 1}, "rate is 1.0, expected a number above 0, below 1"),
         ({"op": "temperature"}, "key 'value' is missing"),
-        ({"op": "temperature", "value": 0}, "value is 0.*, expected a finite number above 0"),
-        ({"op": "temperature", "value": float("inf")}, "value is inf, expected a finite number above 0"),
+        ({"op": "temperature", "value": 0}, "value is 0.*, expected a number above 0"),
+        ({"op": "temperature", "value": float("inf")}, "value is inf, expected a number above 0"),
         ("head", "is 'head', expected an object"),
     ],
 )
@@ -92,16 +84,17 @@ def test_a_mistake_is_named_with_its_place(change: Any, message: str) -> None:
 
 
 def test_text_that_is_no_list_is_refused() -> None:
-    with pytest.raises(CutawayError, match="changes: no JSON"):
-        read_changes("[{")
+    for text in ("[{", "[" * 100_000, "9" * 5_000):
+        with pytest.raises(CutawayError, match="changes: no JSON"):
+            read_changes(text)
     with pytest.raises(CutawayError, match="expected a list"):
         read_changes("3")
 
 
 REFUSED = [
-    ("GPT-2", {"op": "head", "layer": 3, "head": 0}, r"layer is 3, expected 0 to 2 or '\*' .the decoder has 3"),
-    ("GPT-2", {"op": "head", "layer": -1, "head": 0}, "layer is -1, expected 0 to 2"),
-    ("GPT-2", {"op": "head", "layer": 0, "head": 4}, "head is 4, expected 0 to 3"),
+    ("GPT-2", {"op": "head", "layer": 3, "head": 0}, r"changes\[0\] .head.: there is no layer 3, expected 0 to 2"),
+    ("GPT-2", {"op": "head", "layer": -4, "head": 0}, "there is no layer -4, expected 0 to 2"),
+    ("GPT-2", {"op": "head", "layer": 0, "head": 4}, "there is no head 4, expected 0 to 3"),
     ("GPT-2", {"op": "head", "side": "encoder", "layer": 0, "head": 0}, "side is 'encoder'.*expected one of decoder"),
     ("T5", {"op": "head", "layer": 0, "head": 0}, "key 'side' is missing; this model has encoder, decoder, cross"),
     ("T5", {"op": "ffn", "side": "cross", "layer": 0}, "side is 'cross', expected one of encoder, decoder"),
@@ -143,6 +136,16 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("op", [op for op, kind in OPS.items() if kind.example.model is not None])
+def test_an_example_changes_what_its_model_says(op: str) -> None:
+    example = OPS[op].example
+    loaded = load(find(str(example.model)))
+    this = prepare(loaded, example.text)
+    runs = {} if example.other is None else {"other": prepare(loaded, example.other)}
+    found = this.forward(edit=edits([{"op": op, **example.change}], this, runs))[0]
+    assert (found - this.forward()[0]).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize(("structure", "change", "message"), REFUSED, ids=lambda value: str(value)[:40])
 def test_what_a_model_cannot_be_given_is_refused_by_name(
     structure: str, change: dict[str, object], message: str, run_of: RunOf
@@ -173,5 +176,32 @@ def test_a_value_made_in_python_is_checked_like_json(run_of: RunOf) -> None:
     wrong: dict[str, Any] = {"set": "never"}
     with pytest.raises(CutawayError, match=r"changes\[0\] \(head\): set is 'never'"):
         edits([HeadOff(layer=0, head=0, **wrong)], run_of("GPT-2"))
-    with pytest.raises(ValueError, match="expected either k and value"):
+    with pytest.raises(ValueError, match="expected either `k` and `value`"):
         SetAttention(layer=0, head=0, q=0)
+
+
+def test_no_change_is_no_change_to_the_bit(run: Run) -> None:
+    assert edits([], run) == {}
+    assert torch.equal(changed(run), run.forward()[0])
+
+
+def test_gradients_pass_through_changes(run_of: RunOf) -> None:
+    run = run_of("Llama")
+    changes: list[Change] = [
+        {"op": "attn", "layer": 0, "head": 0, "q": 3, "k": 1, "value": 0.5},
+        {"op": "pos", "set": "shuffle", "seed": 1},
+        {"op": "neuron", "layer": 1, "n": 3, "scale": 2},
+    ]
+    with torch.enable_grad(), Trace(run.model, edit=edits(changes, run)):
+        run.model(**run.inputs)[0, -1].max().backward()
+    gradient = block_of(run.model, "decoder", 0).self_attn.v_proj.weight.grad
+    assert gradient is not None and gradient.abs().max() > 0
+    run.model.zero_grad()
+
+
+def test_norms_are_off_before_a_sublayer_is_skipped(run: Run) -> None:
+    side = sides(run, cross=False)[0]
+    skip: Change = {"op": "ffn", "side": side, "layer": 1}
+    no_norm: Change = {"op": "norm", "side": side, "layer": 1, "part": "ffn"}
+    assert torch.equal(changed(run, skip, no_norm), changed(run, skip))
+    assert torch.equal(changed(run, no_norm, skip), changed(run, skip))

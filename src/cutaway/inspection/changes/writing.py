@@ -2,25 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp
 
 import torch
+from torch import Tensor
 
 from cutaway.decode.generation import generate
 from cutaway.decode.search import Limits, Search
 from cutaway.decode.text_model import end_ids_of, readable
 from cutaway.decode.translator import Source, Translator
 from cutaway.errors import CutawayError
-from cutaway.inspection.changes.making import edits
-from cutaway.inspection.changes.reading import Changes
+from cutaway.inspection.changes.lists import Changes, edits
 from cutaway.inspection.outcome import filled_gaps, masked_positions, never_written
-from cutaway.inspection.pages.changes import output_page
 from cutaway.inspection.runs import Run
+from cutaway.inspection.terms import PROBABILITY, TOKENS
 from cutaway.inspection.wiring import output_head
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.page.blocks import Page
+from cutaway.page.blocks import Line, Page, Prose, Tinted, page
 from cutaway.page.drawn import Drawn
+from cutaway.page.numbers import share
 from cutaway.tap import Trace
+from cutaway.words import say
 
 NEW_TOKENS = 20  # of a decoder-only model, unless given
 
@@ -38,7 +41,18 @@ class Output(Drawn):
     score: float
 
     def page(self) -> Page:
-        return output_page(self)
+        words = [
+            Tinted(piece, exp(log_prob), hint=share(exp(log_prob)))
+            for piece, log_prob in zip(self.pieces, self.log_probs, strict=True)
+        ]
+        return page(
+            say("What the model writes"),
+            [
+                Prose(say("text"), self.text),
+                Line(TOKENS, words, tint=PROBABILITY),
+                Line(say("score"), [f"{self.score:.3f}"]),
+            ],
+        )
 
 
 def write(
@@ -49,7 +63,7 @@ def write(
     beam: int | None = None,
     max_new_tokens: int | None = None,
 ) -> Output:
-    """The text that the run's model writes under `changes` (see `making.edits`).
+    """The text that the run's model writes under `changes` (see `lists.edits`).
 
     An encoder-decoder writes its translation of the run's source, with a search of width `beam` (4 unless given) and at
     most twice the source's tokens and 20, as `Translator` does. A decoder-only model goes on writing after the run's
@@ -64,15 +78,17 @@ def write(
         raise CutawayError(
             "an encoder-only model fills gaps and does not write on: leave beam and max_new_tokens out"
         )
-    tokenizer = run.loaded.require_tokenizer()
     logits, _ = run.forward(edit=edits(changes, run, runs))
-    filled = filled_gaps(run, logits)
-    chosen = logits.float().log_softmax(dim=-1).gather(1, torch.tensor(filled, device=logits.device)[:, None])
+    return filled(run, logits)
+
+
+def filled(run: Run, logits: Tensor) -> Output:
+    """What an encoder-only model writes by its logits (T, V): the text with its gaps filled."""
+    tokenizer, ids = run.loaded.require_tokenizer(), filled_gaps(run, logits)
+    chosen = logits.float().log_softmax(dim=-1).gather(1, torch.tensor(ids, device=logits.device)[:, None])
     log_probs: list[float] = chosen[:, 0].tolist()
-    pieces = [tokenizer.readable(id) for id in filled]
-    return Output(
-        tokenizer.decode(filled), filled, pieces, log_probs, sum(log_probs[i] for i in masked_positions(run))
-    )
+    score = sum(log_probs[position] for position in masked_positions(run))
+    return Output(tokenizer.decode(ids), ids, [tokenizer.readable(id) for id in ids], log_probs, score)
 
 
 def _decoded(

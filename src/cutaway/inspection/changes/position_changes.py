@@ -1,0 +1,143 @@
+"""What a model is told about positions, changed where its kind of positions enters."""
+
+# Shapes: B batch, T tokens, S keys, H heads, D width, E head width.
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cutaway.config import checked, key
+from cutaway.errors import CutawayError
+from cutaway.inspection.changes.attention_changes import biased
+from cutaway.inspection.changes.change import ANY_SIDE, Building, Change, Example, Sides
+from cutaway.inspection.wiring import Place, Side, places
+from cutaway.nn.position import Rotary
+from cutaway.tap import Edit
+from cutaway.words import say
+
+
+@checked
+class SetPositions(Change):
+    """Added vectors are replaced (none: 0). Rotary queries and keys are rotated by other angles (none: those of
+    position 0). Relative and ALiBi bias is left out or taken at the permuted positions; a shift is no change to them.
+    A permutation is one of the run's positions; those that decoding adds keep theirs."""
+
+    op = "pos"
+    about = say(
+        "The model is told no positions, positions further on, or those of the text in another order."
+    )
+    example = Example({"side": "encoder", "set": "shuffle", "seed": 1})
+
+    side: Sides | None = key(ANY_SIDE, default=None)
+    set: Literal["none", "shift", "shuffle"] = key(
+        say("none: no positions; shift: all are `by` further on; shuffle: a permutation drawn with `seed`")
+    )
+    by: int | None = key(say("set shift: how far"), default=None, ge=0)
+    seed: int | None = key(say("set shuffle: a whole number; each gives its own order"), default=None, ge=0)
+
+    def __post_init__(self) -> None:
+        for set, name, value in (("shift", "by", self.by), ("shuffle", "seed", self.seed)):
+            if (self.set == set) != (value is not None):
+                raise CutawayError(
+                    "set is {given!r}: `{name}` belongs to set {set!r}, and only there",
+                    given=self.set,
+                    name=name,
+                    set=set,
+                )
+
+    def check(self, building: Building) -> None:
+        kind, most = building.config.position, building.config.max_len
+        if kind == "none":
+            raise CutawayError("this model is told no positions, so there are none to change")
+        if kind in ("relative", "alibi") and self.set == "shift":
+            raise CutawayError(
+                "set is 'shift', but this model's positions are distances ({kind}), which a shift of all tokens "
+                "leaves as they are; use none or shuffle",
+                kind=kind,
+            )
+        for side in building.sides(self.side or "*", self.allowed):
+            length = building.length(side)
+            if kind in ("learned", "sinusoidal") and length + (self.by or 0) > most:
+                raise CutawayError(
+                    "by is {by}, expected at most {left}: the text has {length} tokens and the model {most} positions",
+                    by=self.by,
+                    left=most - length,
+                    length=length,
+                    most=most,
+                )
+
+    def edit(self, building: Building) -> None:
+        kind = building.config.position
+        for side in building.sides(self.side or "*", self.allowed):
+            if kind in ("learned", "sinusoidal"):
+                path = building.stacks[side].embedding_name
+                building.add(f"{path}.position", self._other_vectors(building, side))
+                continue
+            for place in places(building.model, side):
+                if kind == "rotary":
+                    self._rotate(building, place)
+                else:
+                    self._bias(building, place)
+
+    def _told(self, positions: Tensor, length: int) -> Tensor:
+        """Positions -> those that the model is told instead; `length` tokens belong to the run."""
+        if self.set == "none":
+            return torch.zeros_like(positions)
+        if self.by is not None:
+            return positions + self.by
+        order = torch.randperm(length, generator=torch.Generator().manual_seed(self.seed or 0))
+        inside = order.to(positions.device)[positions.clamp(max=length - 1)]
+        return torch.where(positions < length, inside, positions)
+
+    def _other_vectors(self, building: Building, side: Side) -> Edit:
+        """The vectors of other positions, in the place of (B | 1, T, D) position vectors."""
+        clock, length, most = building.clocks[side], building.length(side), building.config.max_len
+        embedding = building.stacks[side].embedding
+
+        def edited(vectors: Tensor) -> Tensor:
+            if self.set == "none":
+                return torch.zeros_like(vectors)
+            told = self._told(clock.positions(vectors.device), length)
+            if int(told[-1]) >= most:
+                raise CutawayError(
+                    "position {position} was reached by a shift, but this model has only {most} positions; shift less, "
+                    "or write less",
+                    position=int(told[-1]),
+                    most=most,
+                )
+            assert embedding.positions is not None, "checked: the model adds position vectors"
+            return embedding.positions(told + embedding.offset)[None].to(vectors).expand_as(vectors)
+
+        return edited
+
+    def _rotate(self, building: Building, place: Place) -> None:
+        stack, clock, length = place.stack, building.clocks[place.side], building.length(place.side)
+        local = stack.local_rotary is not None and place.layer in stack.window_layers
+        rotary = stack.local_rotary if local else stack.rotary
+        assert rotary is not None, "checked: the positions are rotary"
+        for name in ("q", "k"):
+            plain = building.keep(f"{place.attention_path}.{name}")
+
+            def turned(x: Tensor, plain: Callable[[], Tensor] = plain) -> Tensor:
+                told = self._told(clock.positions(x.device), length)
+                return Rotary.rotate(plain(), *rotary.angles(told[None]))
+
+            building.add(f"{place.attention_path}.{name}_rot", turned)
+
+    def _bias(self, building: Building, place: Place) -> None:
+        relative, length = place.stack.relative, building.length(place.side)
+        scaled = building.keep(f"{place.attention_path}.scaled")
+        assert relative is not None, "checked: the positions are distances"
+
+        def edited(masked: Tensor) -> Tensor:
+            n_queries, n_keys = masked.shape[-2:]
+            bias = None
+            if self.set == "shuffle":
+                told = self._told(torch.arange(n_keys, device=masked.device), length)
+                count = max(n_keys, length)
+                bias = relative(count, count)[:, :, told[n_keys - n_queries :]][..., told]
+            return biased(place, scaled(), bias).masked_fill(masked == -torch.inf, -torch.inf)
+
+        building.add(f"{place.attention_path}.masked", edited)

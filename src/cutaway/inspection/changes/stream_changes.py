@@ -1,0 +1,401 @@
+"""Changes of the residual stream and of what is written into it: blocks, norms, neurons, experts, dropout."""
+
+# Shapes: B batch, T tokens, D width, F feed-forward width, X experts, A chosen experts.
+
+import hashlib
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from cutaway.config import checked, key
+from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.changes.change import (
+    ANY_SIDE,
+    LAYER,
+    ONLY,
+    POSITION,
+    SIDE,
+    BlockChange,
+    Building,
+    Change,
+    Clock,
+    Example,
+    Sides,
+    as_it_is,
+)
+from cutaway.inspection.runs import stacks
+from cutaway.inspection.wiring import SIDES, All, Place, Side, Sublayer
+from cutaway.nn.mlp import MLP
+from cutaway.nn.moe import MoE
+from cutaway.nn.norm import PostNorm, SandwichNorm
+from cutaway.words import listed, say
+
+
+@checked
+class SkipLayer(BlockChange):
+    op = "layer"
+    about = say("A block passes its input on as it came.")
+    example = Example({"side": "decoder", "layer": 1})
+
+    set: Literal["skip"] = key(ONLY, default="skip")
+
+    def edit(self, building: Building) -> None:
+        for place in self.places(building):
+            _pass_on(building, f"{place.path}.resid_pre", f"{place.path}.resid_post")
+
+
+@checked
+class SkipAttention(BlockChange):
+    op = "attention"
+    about = say("A block's attention, its norm included, passes its input on as it came.")
+    example = Example({"side": "cross", "layer": 2})
+    allowed: ClassVar[tuple[Side, ...]] = SIDES
+
+    set: Literal["skip"] = key(ONLY, default="skip")
+
+    def edit(self, building: Building) -> None:
+        for place in self.places(building):
+            sublayer = place.sublayer("cross" if place.side == "cross" else "attention")
+            _pass_on(building, place.before(sublayer), f"{place.path}.{sublayer.after}")
+
+
+@checked
+class SkipFeedForward(BlockChange):
+    op = "ffn"
+    about = say(
+        "A block's feed-forward network (or its experts), its norm included, passes its input on as it came."
+    )
+    example = Example({"side": "encoder", "layer": 0})
+
+    set: Literal["skip"] = key(ONLY, default="skip")
+
+    def edit(self, building: Building) -> None:
+        for place in self.places(building):
+            sublayer = place.sublayer("ffn")
+            _pass_on(building, place.before(sublayer), f"{place.path}.{sublayer.after}")
+
+
+@checked
+class NoNorm(BlockChange):
+    """Post-norm: the norm of the sum, x + sublayer(x). Sandwich: both norms of the sublayer."""
+
+    op = "norm"
+    about = say("A norm gives back what it was given, without scale and shift.")
+    example = Example({"side": "decoder", "part": "ffn", "layer": 3})
+    turn = 0  # it makes what is dropped, skipped or patched
+
+    layer: All | int = key(LAYER, default="*")
+    part: Literal["attention", "cross", "ffn", "final", "*"] = key(
+        say('the sublayer that the norm belongs to; final: the stack\'s last norm; "*" all'), default="*"
+    )
+    set: Literal["off"] = key(ONLY, default="off")
+
+    def _norms(self, building: Building) -> list[tuple[Place, Sublayer | None]]:
+        """None: the last norm of the stack whose last block that is."""
+        there = self.places(building)
+        found = [
+            (place, each) for place in there for each in place.sublayers if self.part in (each.part, "*")
+        ]
+        ends = [place for place in there if place.layer == len(place.stack.layers) - 1]
+        final = self.part in ("final", "*") and self.layer == "*" and building.config.has_final_norm
+        return [*found, *((place, None) for place in ends if final)]
+
+    def check(self, building: Building) -> None:
+        if self._norms(building):
+            return
+        reason = say("this model has none there")
+        if self.layer != "*":
+            reason = say("it is the stack's, leave `layer` out")
+        raise CutawayError("part is {part!r}, but {reason}", part=self.part, reason=reason)
+
+    def edit(self, building: Building) -> None:
+        for place, sublayer in self._norms(building):
+            if sublayer is None:
+                _pass_on(building, f"{place.path}.resid_post", f"{place.path.partition('.')[0]}.normed")
+                continue
+            norm, entering = place.residual(sublayer), building.keep(place.before(sublayer))
+            if not isinstance(norm, PostNorm):
+                _pass_on(building, place.before(sublayer), f"{place.path}.{sublayer.residual}.normed")
+            if isinstance(norm, PostNorm | SandwichNorm):
+                out = building.keep(f"{place.path}.{sublayer.module}.out")
+                building.add(
+                    f"{place.path}.{sublayer.after}",
+                    lambda _, entering=entering, out=out: entering() + out(),
+                )
+
+
+@checked
+class SetDropout(Change):
+    """What every sublayer writes, and the vectors that enter the first block (Vaswani et al. 2017, §5.4).
+
+    Which values are 0 depends on `seed`, the place in the model and the token's position alone, so that a forward
+    pass, cached decoding and all hypotheses of a beam meet the same ones; training draws others.
+    """
+
+    op = "dropout"
+    about = say(
+        "Dropout is on as in training: each value is 0 with a probability, else divided by 1 minus it."
+    )
+    example = Example({"seed": 1, "rate": 0.1})
+    turn = 1  # before what is skipped or patched
+
+    side: Sides | None = key(ANY_SIDE, default=None)
+    seed: int = key(say("a whole number; each drops other values"), ge=0)
+    rate: float | None = key(say("the probability; the model's own unless given"), default=None, gt=0, lt=1)
+
+    def _rate(self, building: Building) -> float:
+        return building.config.dropout if self.rate is None else self.rate
+
+    def check(self, building: Building) -> None:
+        building.sides(self.side or "*", self.allowed)
+        if not self._rate(building):
+            raise CutawayError(
+                "this model's config has no dropout (dropout is 0), so it gives no rate: add `rate`, such as 0.1"
+            )
+
+    def edit(self, building: Building) -> None:
+        width = building.config.d_model
+        for place in building.places(self.side or "*", "*", self.allowed):
+            clock = building.clocks[place.side]
+            if place.layer == 0:
+                entering = f"{place.path}.resid_pre"
+                building.add(entering, _Dropout(self._rate(building), self.seed, entering, width, clock))
+            for sublayer in place.sublayers:
+                out = f"{place.path}.{sublayer.module}.out"
+                dropped = _Dropout(self._rate(building), self.seed, out, width, clock)
+                if not isinstance(place.residual(sublayer), SandwichNorm):
+                    building.add(out, dropped)
+                    continue
+                # what is dropped is what the second norm has made of `out`: the step that the stream takes
+                before = building.keep(place.before(sublayer))
+                building.add(
+                    f"{place.path}.{sublayer.after}",
+                    lambda x, before=before, dropped=dropped: before() + dropped(x - before()),
+                )
+
+
+class _Dropout:
+    """An edit of x (B, T, D) at the positions of the present call, for one place, whose `name` is in its draws."""
+
+    def __init__(self, rate: float, seed: int, name: str, width: int, clock: Clock):
+        digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
+        self._generator = torch.Generator().manual_seed(int.from_bytes(digest))
+        self._rate, self._width, self._clock = rate, width, clock
+        self._kept: list[Tensor] = []  # of each position from 0: (D,)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        while len(self._kept) < self._clock.end:
+            self._kept.append(torch.rand(self._width, generator=self._generator) >= self._rate)
+        kept = torch.stack(self._kept[self._clock.start : self._clock.end]).to(x.device)
+        return torch.where(kept, x / (1 - self._rate), 0.0)
+
+
+@checked
+class SetNeuron(BlockChange):
+    op = "neuron"
+    about = say("A feed-forward neuron, after activation and gate, is set to a value or multiplied.")
+    example = Example({"side": "decoder", "layer": 3, "n": 72, "value": 30})
+
+    n: int = key(say("the neuron, from 0"), ge=0)
+    token: All | int = key(POSITION, default="*", ge=0)
+    value: float | None = key(say("what it is set to"), default=None)
+    scale: float | None = key(say("in the place of `value`: what it is multiplied by"), default=None)
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (self.scale is None):
+            raise CutawayError("expected either value or scale")
+
+    def check(self, building: Building) -> None:
+        for place in self.places(building):
+            building.check_position("token", self.token, place.side)
+            network = place.block.mlp
+            if not isinstance(network, MLP):
+                raise CutawayError(
+                    "layer {layer} is a mixture of experts, whose neurons are not met at every token; change its "
+                    'experts with {{"op": "expert", …}}',
+                    layer=place.layer,
+                )
+            if self.n >= network.up.out_features:
+                raise CutawayError(
+                    "n is {n}, expected 0 to {last}", n=self.n, last=network.up.out_features - 1
+                )
+
+    def edit(self, building: Building) -> None:
+        def edited(hidden: Tensor) -> Tensor:  # (B, T, F)
+            changed = hidden.clone()
+            if self.value is not None:
+                changed[..., self.n] = self.value
+            elif self.scale is not None:
+                changed[..., self.n] *= self.scale
+            return changed
+
+        for place in self.places(building):
+            building.add_at(f"{place.path}.mlp.hidden", place.side, self.token, edited)
+
+
+@checked
+class SetExperts(BlockChange):
+    """`ban`: the router's scores of these experts become -inf before its softmax, so others take their place and their
+    weight. `force`: these are among the token's experts, in the place of the last ones, with the weights that the
+    router's softmax gives them."""
+
+    op = "expert"
+    about = say("A token is not given to some experts, or is given to those that are named.")
+    example = Example({"layer": 0, "ban": [2]}, model=None)
+
+    token: All | int = key(POSITION, default="*", ge=0)
+    ban: tuple[int, ...] = key(say("numbers of experts that others stand in for"), default=(), ge=0)
+    force: tuple[int, ...] = key(
+        say("in the place of `ban`: experts that work on the token, instead of the last of its own"),
+        default=(),
+        ge=0,
+    )
+
+    def __post_init__(self) -> None:
+        if bool(self.ban) == bool(self.force):
+            raise CutawayError("expected either ban or force, with the numbers of experts")
+        if len({*self.ban, *self.force}) != len(self.ban) + len(self.force):
+            raise CutawayError("an expert is named twice")
+
+    def places(self, building: Building) -> list[Place]:
+        """Those with experts, where all layers are meant."""
+        there = super().places(building)
+        return [place for place in there if self.layer != "*" or isinstance(place.block.mlp, MoE)]
+
+    def check(self, building: Building) -> None:
+        n_experts, n_chosen = building.config.n_experts, building.config.n_experts_per_token
+        if not n_experts:
+            raise CutawayError("this model has no experts; its feed-forward networks take op ffn or neuron")
+        for number in (*self.ban, *self.force):
+            if number >= n_experts:
+                raise CutawayError(
+                    "expert {number} is named, expected 0 to {last}", number=number, last=n_experts - 1
+                )
+        if len(self.force) > n_chosen:
+            raise CutawayError(
+                "force names {count} experts, but a token has only {n_chosen}",
+                count=len(self.force),
+                n_chosen=n_chosen,
+            )
+        if not self.places(building):
+            raise CutawayError("no layer there has experts")
+        for place in self.places(building):
+            if not isinstance(place.block.mlp, MoE):
+                raise CutawayError("layer {layer} has no experts, but a plain network", layer=place.layer)
+            building.check_position("token", self.token, place.side)
+            self._check_rest(building, place)
+
+    def _check_rest(self, building: Building, place: Place) -> None:
+        """Of all changes, enough experts must be left for every token, and none both banned and forced."""
+        n_experts, n_chosen = building.config.n_experts, building.config.n_experts_per_token
+        here = [
+            each
+            for each in building.changes
+            if isinstance(each, SetExperts)
+            and (each.token in (self.token, "*") or self.token == "*")
+            and place in each.places(building)
+        ]
+        banned = {number for each in here for number in each.ban}
+        both = banned & {number for each in here for number in each.force}
+        if both:
+            raise CutawayError(
+                "expert {number} of layer {layer} is both banned and forced",
+                number=min(both),
+                layer=place.layer,
+            )
+        if len(banned) > n_experts - n_chosen:
+            raise CutawayError(
+                "{count} of {n_experts} experts are banned in layer {layer}, but a token needs {n_chosen}: ban at "
+                "most {left}",
+                count=len(banned),
+                n_experts=n_experts,
+                layer=place.layer,
+                n_chosen=n_chosen,
+                left=n_experts - n_chosen,
+            )
+
+    def edit(self, building: Building) -> None:
+        for place in self.places(building):
+            tap, edit = ("router", self._banned) if self.ban else ("expert_index", self._forced)
+            building.add_at(f"{place.path}.mlp.{tap}", place.side, self.token, edit)
+
+    def _banned(self, router: Tensor) -> Tensor:
+        """(B, T, X)."""
+        changed = router.clone()
+        changed[..., list(self.ban)] = -math.inf
+        return changed
+
+    def _forced(self, chosen: Tensor) -> Tensor:
+        """Numbers (B, T, A): the forced ones first, then the best of the others."""
+        first = chosen.new_tensor(list(self.force))
+        order = torch.isin(chosen, first).byte().argsort(dim=-1, stable=True)  # those not forced come first
+        others = chosen.gather(-1, order)[..., : chosen.shape[-1] - len(first)]
+        return torch.cat([first.expand(*chosen.shape[:-1], -1), others], dim=-1)
+
+
+@checked
+class PatchResidual(Change):
+    """Activation patching (Meng et al. 2022, §2.1)."""
+
+    op = "resid"
+    about = say("The residual stream leaving a block at one token becomes that of another text's run there.")
+    example = Example(
+        {"side": "encoder", "layer": 1, "token": 2, "from": "other"}, text="我爱你。", other="我恨你。"
+    )
+
+    side: Side | None = key(SIDE, default=None)
+    layer: int = key(say("the block, from 0; -1 is the last"))
+    token: int = key(say("the position in the text, from 0"), ge=0)
+    from_run: str = key(say("the name of the other run; a command's is other"))
+    from_token: int | None = key(
+        say("the position in the other text; the same unless given"), default=None, ge=0
+    )
+
+    @property
+    def source(self) -> str:
+        return self.from_run
+
+    def check(self, building: Building) -> None:
+        if self.from_run not in building.runs:
+            raise CutawayError(
+                "from is {name!r}{hint}, expected the name of another run; given: {known}",
+                name=self.from_run,
+                hint=nearest(self.from_run, building.runs),
+                known=listed(building.runs) if building.runs else say("none"),
+            )
+        other = building.runs[self.from_run]
+        token = self.token if self.from_token is None else self.from_token
+        for place in building.places(self.side, self.layer, self.allowed):
+            building.check_position("token", self.token, place.side)
+            there = stacks(other).get(place.side)
+            if there is None or place.layer >= len(there.stack.layers):
+                raise CutawayError("the other run's model has no {block}", block=place.path)
+            if token >= len(there.tokens):
+                raise CutawayError(
+                    "the other run has no token {token}, expected 0 to {last}",
+                    token=token,
+                    last=len(there.tokens) - 1,
+                )
+            if other.model.config.d_model != building.config.d_model:
+                raise CutawayError(
+                    "the other run's vectors have width {theirs}, expected {ours} as in this model",
+                    theirs=other.model.config.d_model,
+                    ours=building.config.d_model,
+                )
+
+    def edit(self, building: Building) -> None:
+        token = self.token if self.from_token is None else self.from_token
+        for place in building.places(self.side, self.layer, self.allowed):
+            tap = f"{place.path}.resid_post"
+            stream = building.measured(tap, as_it_is, building.runs[self.from_run])  # (1, T, D)
+            building.add_at(
+                tap, place.side, self.token, lambda x, stream=stream: stream()[0, token].to(x).expand_as(x)
+            )
+
+
+def _pass_on(building: Building, before: str, after: str) -> None:
+    """Let the model go on at one tap with what it had at an earlier one."""
+    value = building.keep(before)
+    building.add(after, lambda _: value())

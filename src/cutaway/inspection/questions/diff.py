@@ -1,0 +1,352 @@
+"""A run under changes beside the same run without: what is written, how probable it is, where the two part."""
+
+# Shapes: T tokens, D width, V vocabulary, L layers.
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cutaway.decode.sentence_settings import Pooling
+from cutaway.errors import CutawayError
+from cutaway.inspection.changes.change import Change, as_it_is
+from cutaway.inspection.changes.lists import OPS, Changes, edits, read_changes, write_change
+from cutaway.inspection.changes.writing import Output, filled, write
+from cutaway.inspection.options import Option, OtherText, Repeated
+from cutaway.inspection.outcome import divergence, forced_tokens
+from cutaway.inspection.question import question
+from cutaway.inspection.runs import Run, Tokens, piece_of, stacks
+from cutaway.inspection.sentences import POOLINGS, cosine_distance, sentence_settings, sentence_vectors
+from cutaway.inspection.terms import SIDES, TOKEN, left, right
+from cutaway.inspection.wiring import Side
+from cutaway.models.encoder_only import EncoderOnly
+from cutaway.nn.head import Head
+from cutaway.page.blocks import (
+    Block,
+    Edited,
+    Heading,
+    Line,
+    Matrix,
+    Page,
+    Prose,
+    Remark,
+    Table,
+    Tinted,
+    page,
+)
+from cutaway.page.drawn import Drawn
+from cutaway.page.numbers import nats, share
+from cutaway.tap import Edit
+from cutaway.text.display import truncate
+from cutaway.words import say, say_in
+
+_ROWS = 64  # positions whose distributions are compared at a time, in float64
+
+
+@dataclass(frozen=True)
+class TokenEdit:
+    """One step from the base output to the changed one: tokens `base[0]` to `base[1]` - 1 of the one stand against
+    `changed[0]` to `changed[1]` - 1 of the other."""
+
+    kind: Literal["equal", "insert", "delete", "replace"]
+    base: tuple[int, int]
+    changed: tuple[int, int]
+    base_pieces: tuple[str, ...]
+    changed_pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How far a stack's residual stream has moved: ‖x' - x‖₂ / ‖x‖₂ (L + 1, T), x' under the changes. Row 0 is what
+    enters the first block, row n what leaves block n - 1. `tokens` are what the stack reads, T of them."""
+
+    side: Side
+    relative: Tensor
+    tokens: Tokens
+
+    def first(self, tolerance: float = 0.0) -> int | None:
+        """The first row where a token's stream has moved by more than `tolerance`; None where none has."""
+        moved = (self.relative > tolerance).any(dim=1).nonzero()
+        return int(moved[0, 0]) if len(moved) else None
+
+
+@dataclass(frozen=True)
+class VectorChange:
+    """What becomes of a text's sentence vector, made as `cutaway.embed` makes it (see `SentenceSettings`).
+
+    `distance` is 1 - cos of the angle between `base` and `changed`: 0 where they point the same way, 1 at a right
+    angle, 2 where they are opposed; without unit.
+    """
+
+    pooling: Pooling
+    base: Tensor  # (D,)
+    changed: Tensor  # (D,)
+    distance: float
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Drawn):
+    """The effect of `changes` on a run. Logarithms are natural; base and changed passes compute attention the same way,
+    so that no difference is one of rounding.
+
+    `ids` and `pieces` (T,) are the tokens that both passes are asked about: the run's outcome (an encoder-only model's
+    text with its gaps filled by the unchanged model). `base_log_probs`, `changed_log_probs`, `difference` (T,): log
+    p(token | what stands before it) in forced decoding, and changed minus base. `divergence` (T,): KL(base ‖ changed) =
+    Σ_v p_v (log p_v - log q_v) in nats, infinite where a changed model cannot say what the base can. `base` and
+    `changed` are what each writes on its own, and `token_edits` lead from one to the other (a longest-match alignment
+    of pieces, Python's difflib); None and empty where nothing was to be written.
+
+    A model without output head gives no words. It is asked about no token (T is 0), it writes nothing, and `vector`
+    says how its sentence vector changes, which is None for every other model.
+
+    A trained model meets the changes out of distribution: the differences show dependence, not purpose (causal
+    mediation: Vig et al. 2020, §3; Meng et al. 2022, §2.1; KL: Kullback & Leibler 1951).
+    """
+
+    changes: tuple[Change, ...]
+    ids: list[int]
+    pieces: list[str]
+    base_log_probs: Tensor
+    changed_log_probs: Tensor
+    divergence: Tensor
+    departures: tuple[Departure, ...]
+    base: Output | None
+    changed: Output | None
+    token_edits: tuple[TokenEdit, ...]
+    vector: VectorChange | None = None
+
+    @property
+    def difference(self) -> Tensor:
+        return self.changed_log_probs - self.base_log_probs
+
+    def page(self) -> Page:
+        return page(say("The same text without and with the changes"), _blocks(self))
+
+
+@question(say("The same text with changes and without: what is written, and how probable it is."), "changes")
+def diff(
+    run: Run,
+    changes: Annotated[
+        Changes,
+        Repeated(
+            say(
+                "A change, such as {example}. Kinds of change, each with its own keys (docs/changes.md): {ops}.",
+                example=json.dumps({"op": "head", **OPS["head"].example.change}),
+                ops=", ".join(OPS),
+            ),
+            each="change",
+            read=read_changes,
+        ),
+    ],
+    *,
+    other: Annotated[
+        Run | None, OtherText(say('Another text, which changes take from: op resid with "from": "other".'))
+    ] = None,
+    writing: Annotated[bool, Option(say("Whether the model also writes by itself."))] = True,
+) -> Comparison:
+    """Run once with `changes` (see `changes.lists`) and once without.
+
+    With `writing` each also writes freely (see `changes.writing.write`); in an encoder-decoder that is a translation of
+    the source, which a run's own outcome need not be. A model without output head is not asked to write.
+    Raises CutawayError for a change that this model cannot be given, such as one of words to a model without words, and
+    for an `other` that no change takes from.
+    """
+    listed = read_changes(changes)
+    runs = {} if other is None else {"other": other}
+    if any(each.source == "other" for each in listed) != bool(runs):
+        if runs:
+            raise CutawayError('other has no effect: no change takes from it (op resid with "from": "other")')
+        raise CutawayError('a change takes from "other", a run of another text: give that text as other')
+    changing = edits(listed, run, runs)
+    words = isinstance(run.model.head, Head)
+    ask = run.forward if words else run.hidden
+    borders = _borders(run)
+    result, trace = ask(
+        [name for names in borders.values() for name in names], dict.fromkeys(changing, as_it_is)
+    )
+    watch: dict[str, Edit] = {name: _relative_to(trace[name]) for names in borders.values() for name in names}
+    changed_result, moved = ask(watch, changing)
+    departures = tuple(
+        Departure(side, torch.stack([moved[name] for name in names]), stacks(run)[side].tokens)
+        for side, names in borders.items()
+    )
+    if not words:
+        return _vectors(run, listed, departures, result, changed_result)
+    forced = forced_tokens(run, result)
+    base = changed = None
+    if writing and isinstance(run.model, EncoderOnly):
+        base, changed = filled(run, result), filled(run, changed_result)
+    elif writing:
+        base, changed = write(run, runs=runs), write(run, listed, runs=runs)
+    log_probs = _compared(result, changed_result, torch.tensor(forced.ids, device=result.device))
+    return Comparison(
+        listed,
+        forced.ids,
+        [piece_of(run, id) for id in forced.ids],
+        *log_probs,
+        departures,
+        base,
+        changed,
+        () if base is None or changed is None else token_edits(base.pieces, changed.pieces),
+    )
+
+
+def _vectors(
+    run: Run, changes: tuple[Change, ...], departures: tuple[Departure, ...], base: Tensor, changed: Tensor
+) -> Comparison:
+    """Of a model without output head, by its last hidden states (T, D)."""
+    first, second = sentence_vectors(run.loaded, torch.stack([base, changed]))
+    nothing = torch.empty(0, dtype=torch.float64, device=base.device)
+    distance = float(cosine_distance(first, second[None]))
+    vector = VectorChange(sentence_settings(run.loaded).pooling, first, second, distance)
+    return Comparison(changes, [], [], nothing, nothing, nothing, departures, None, None, (), vector)
+
+
+def token_edits(base: Sequence[str], changed: Sequence[str]) -> tuple[TokenEdit, ...]:
+    """Steps from one list of pieces to another, which together cover both."""
+    steps = SequenceMatcher(None, base, changed, autojunk=False).get_opcodes()
+    return tuple(
+        TokenEdit(kind, (i, j), (m, n), tuple(base[i:j]), tuple(changed[m:n])) for kind, i, j, m, n in steps
+    )
+
+
+def _borders(run: Run) -> dict[Side, list[str]]:
+    """The taps of each stack's residual stream between blocks, in order."""
+    return {
+        each.name: [
+            f"{side}.layers.0.resid_pre",
+            *(f"{side}.layers.{layer}.resid_post" for layer in range(len(each.stack.layers))),
+        ]
+        for side, each in stacks(run).items()
+    }
+
+
+def _relative_to(base: Tensor) -> Edit:
+    """(1, T, D) -> (T,): how far it is from `base`, as a part of its length."""
+    length = base[0].norm(dim=-1)
+    return lambda x: (x[0] - base[0]).norm(dim=-1) / length.clamp(min=torch.finfo(length.dtype).tiny)
+
+
+def _compared(logits: Tensor, changed: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """logits (T, V) of both, ids (T,) -> log-probabilities of the ids under both, and the divergence: (T,) each."""
+    parts: list[Tensor] = []
+    for first in range(0, len(ids), _ROWS):
+        rows = slice(first, first + _ROWS)
+        p, q = (each[rows].double().log_softmax(dim=-1) for each in (logits, changed))
+        chosen = ids[rows, None]
+        parts.append(torch.stack([p.gather(1, chosen)[:, 0], q.gather(1, chosen)[:, 0], divergence(p, q)]))
+    base_log_probs, changed_log_probs, moved = torch.cat(parts, dim=1)
+    return base_log_probs, changed_log_probs, moved
+
+
+# Its page.
+
+MOVED = 1e-5  # of its length: how far a residual stream must move to have moved
+
+
+def _blocks(found: Comparison) -> Iterator[Block]:
+    for change in found.changes:
+        yield Prose(say("change"), json.dumps(write_change(change), ensure_ascii=False))
+    if found.base is not None and found.changed is not None:
+        yield Heading(say("What the model writes"))
+        yield Prose(say("without"), found.base.text)
+        yield Prose(say("with"), found.changed.text)
+        if found.base.ids == found.changed.ids:
+            yield Remark(say("the same, token by token"))
+        else:
+            yield Edited([(each.kind, each.base_pieces, each.changed_pieces) for each in found.token_edits])
+    yield from _fates(found) if found.vector is None else _vector(found.vector)
+    yield from (_where(departure) for departure in found.departures)
+    for departure in found.departures:
+        if departure.first(MOVED) is not None:
+            yield from _departure_map(departure)
+
+
+def _fates(found: Comparison) -> Iterator[Block]:
+    """The tokens of the unchanged output, each before and after."""
+    differences: list[float] = found.difference.tolist()
+    finite = [abs(each) for each in differences if math.isfinite(each)]
+    reach = max(finite, default=0.0) or 1.0
+    rows = []
+    for piece, before, after, difference, moved in zip(
+        found.pieces,
+        found.base_log_probs.exp().tolist(),
+        found.changed_log_probs.exp().tolist(),
+        differences,
+        found.divergence.tolist(),
+        strict=True,
+    ):
+        tint = max(-1.0, min(1.0, difference / reach))
+        change = Tinted(nats(difference), tint, "signed")
+        rows.append((truncate(piece, 20), share(before), share(after), change, f"{moved:.3f}"))
+    columns = (
+        left(TOKEN),
+        right(say("without")),
+        right(say("with")),
+        right(say_in("of a number", "change")),
+        right("KL"),
+    )
+    given = say("those before it")
+    if all(departure.side == "encoder" for departure in found.departures):
+        given = say("the whole text")
+    yield Heading(say("How the tokens of the unchanged output fare"))
+    yield Table(columns, rows, tint=say("change of log-probability, ±{reach:.3g} nats", reach=reach))
+    yield Remark(
+        say(
+            "without, with: probability, given {given}; change: of its logarithm, in nats, {total} "
+            "in all; KL: divergence of the whole distribution, in nats. A trained model has never "
+            "met such changes: they show dependence, not purpose.",
+            given=given,
+            total=nats(sum(differences)),
+        )
+    )
+    caveats = {str(change.caveat): change.caveat for change in found.changes}
+    yield from (Remark(caveat) for caveat in caveats.values() if caveat is not None)
+
+
+def _vector(found: VectorChange) -> Iterator[Block]:
+    yield Heading(say("What becomes of the text's vector"))
+    yield Line(say("1 − cosine"), [f"{found.distance:.4g}"])
+    yield Remark(
+        say(
+            "The vector of {size:,} numbers is {pooling}. 0: it points the same way; 1: at a right "
+            "angle. A trained model has never met such changes: they show dependence, not purpose.",
+            size=len(found.base),
+            pooling=POOLINGS[found.pooling],
+        )
+    )
+
+
+def _where(departure: Departure) -> Prose:
+    """Where the residual stream parts from the unchanged one."""
+    first = departure.first(MOVED)
+    if first is None:
+        return Prose(SIDES[departure.side], say("residual stream does not move"))
+    at = say("at its input") if first == 0 else say("in layer {first}", first=first - 1)
+    where = say(
+        "residual stream first moves {at}; at its end by up to {farthest} of its length",
+        at=at,
+        farthest=f"{100 * float(departure.relative[-1].max()):.3g} %",
+    )
+    return Prose(SIDES[departure.side], where)
+
+
+def _departure_map(departure: Departure) -> Iterator[Block]:
+    values = departure.relative.cpu().double().numpy()
+    yield Heading(say("How far the residual stream of the {side} has moved", side=SIDES[departure.side]))
+    yield Matrix(
+        values,
+        [str(border) for border in range(len(values))],
+        departure.tokens.pieces,
+        say("layers passed"),
+        say("token read"),
+        "‖x' − x‖ / ‖x‖",
+        drawn=True,
+        greatest=float(values.max(initial=1.0, where=np.isfinite(values))),
+    )
