@@ -197,45 +197,43 @@ def _of_words(case: Case) -> None:
 # Layers.
 
 
-@checks("lens", "attribute_logit", "gradient_x_input", "integrated_gradients", "low_rank", "write")
+@checks("lens", "attribute_logit", "gradient_x_input", "integrated_gradients", "rank", "write")
 def _words(case: Case) -> None:
-    run, matrix = case.run, inspection.w_ov(case.loaded.model, case.side, LAYER, HEAD)
+    run = case.run
     asked: Sequence[Callable[[], object]] = (
         lambda: inspection.lens(run),
         lambda: inspection.attribute_logit(run),
         lambda: inspection.gradient_x_input(run),
         lambda: inspection.integrated_gradients(run),
-        lambda: inspection.low_rank(run, matrix, [1]),
+        lambda: inspection.rank(run, layer=LAYER, head=HEAD, ranks=(1,)),
         lambda: inspection.write(run),
     )
     for ask in asked:
         refuses(ask)
 
 
-@checks("memory", "firing")
-def _memory(case: Case) -> None:
+@checks("neurons", "firing")
+def _neurons(case: Case) -> None:
     path = f"{case.side}.layers.{LAYER}.mlp"
     hidden, out = case.seen[f"{path}.down"]
     near(inspection.firing(case.run, LAYER, 7).activations, hidden[:, 7])
-    found = inspection.memory(case.run, LAYER, 2, top=3)
+    found = inspection.neurons(case.run, layer=LAYER, at=2, top=3)
     near(found.written, out[2])
     values = case.loaded.model.get_parameter(f"{path}.down.weight")
     strengths = hidden[2].abs() * values.norm(dim=0)
     assert [each.number for each in found.neurons] == strengths.topk(3).indices.tolist()
-    assert (
-        found.neurons[0].promotes == () and found.approximate is not None and NO_HEAD in found.approximate.en
-    )
+    assert found.neurons[0].promotes == () and NO_HEAD in str(found.approximate)
 
 
-@checks("routing")
-def _routing(case: Case) -> None:
-    refuses(lambda: inspection.routing(case.run), "no experts")
+@checks("experts")
+def _experts(case: Case) -> None:
+    refuses(lambda: inspection.experts(case.run), "no experts")
 
 
 def test_experts_without_an_output_head(wordpiece: Tokenizer, tmp_path: Path) -> None:
     loaded = vector_model("llama-tiny", wordpiece, tmp_path, n_experts=5, n_experts_per_token=2, tied=False)
     found = look(loaded)
-    layer = inspection.routing(found.run).layers[LAYER]
+    layer = inspection.experts(found.run).layers[LAYER]
     near(layer.scores, found.seen[f"decoder.layers.{LAYER}.mlp.router"][1])
     chosen = int(layer.chosen[3, 0])
     assert bool(inspection.firing(found.run, LAYER, 0, expert=chosen).activations[3].isfinite())
@@ -287,21 +285,22 @@ def _context_drift(case: Case) -> None:
     assert float(found.cosines[0]) == pytest.approx(1.0)
 
 
-@checks("parameter_matrix", "w_qk", "w_ov", "spectrum", "directions")
+@checks("parameter_matrix", "w_qk", "w_ov", "spectrum", "directions", "svd")
 def _matrices(case: Case) -> None:
-    model = case.loaded.model
     path, module = case.attention(LAYER)
-    near(inspection.parameter_matrix(model, f"{path}.q_proj.weight").dense(), module.q_proj.weight.T, 0)
+    near(inspection.parameter_matrix(case.loaded, f"{path}.q_proj.weight").dense(), module.q_proj.weight.T, 0)
     rows = slice(HEAD * module.d_head, (HEAD + 1) * module.d_head)
     q, k, v = (part.weight.detach()[rows].double() for part in (module.q_proj, module.k_proj, module.v_proj))
-    near(inspection.w_qk(model, case.side, LAYER, HEAD).dense(), q.T @ k / math.sqrt(module.d_head))
-    matrix = inspection.w_ov(model, case.side, LAYER, HEAD)
+    near(inspection.w_qk(case.loaded, case.side, LAYER, HEAD).dense(), q.T @ k / math.sqrt(module.d_head))
+    matrix = inspection.w_ov(case.loaded, case.side, LAYER, HEAD)
     whole = v.T @ module.o_proj.weight.detach()[:, rows].double().T
     near(matrix.dense(), whole)
     assert inspection.spectrum(matrix).frobenius == pytest.approx(float(whole.norm()))
     (first,) = inspection.directions(case.loaded, matrix, count=1)
     assert first.sigma == pytest.approx(float(torch.linalg.matrix_norm(whole, 2)))
     assert first.rows is not None and first.columns is None  # what it writes is read by no output matrix
+    both = inspection.svd(case.loaded, side=case.side, layer=LAYER, head=HEAD).matrices
+    assert both[1].directions[0].sigma == first.sigma
 
 
 @checks("attribute_similarity")

@@ -24,10 +24,10 @@ from cutaway.inspection.runs import Run, Tokens, run
 from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.page.locale import said
 from cutaway.tap import Trace
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.objective import vocabulary_loss
+from cutaway.words import said
 from cutaway.zoo import find
 
 SMALL = {"vocab_size": 31, "d_model": 24, "n_layers": 2, "n_heads": 4, "d_ff": 40, "dropout": 0.0}

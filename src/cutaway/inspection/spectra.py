@@ -2,7 +2,7 @@
 
 # Shapes: M rows, N columns, R singular values.
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,13 +10,15 @@ from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.errors import CutawayError
-from cutaway.inspection.geometry.vectors import Neighbour, TableName, nearest_rows, table_of
-from cutaway.inspection.matrices.matrix import Matrix
-from cutaway.inspection.pages.matrices import direction_page, spectrum_page
+from cutaway.inspection.terms import left, right
+from cutaway.inspection.vectors import Neighbour, TableName, nearest_rows, table_of
+from cutaway.inspection.weight_matrices import WeightMatrix, caveat_lines
+from cutaway.inspection.wiring import at_least_one
 from cutaway.nn.head import Head
-from cutaway.page.blocks import Page
+from cutaway.page.blocks import Bars, Page, Prose, Remark, Table, page
 from cutaway.page.drawn import Drawn
-from cutaway.words import Phrase
+from cutaway.page.numbers import number
+from cutaway.words import Phrase, Text, say
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +36,7 @@ class Spectrum(Drawn):
     """
 
     name: str
-    title: Phrase  # the name, as a reader reads it
+    title: Text  # the name, as a reader reads it
     formula: Phrase
     shape: tuple[int, int]
     singular_values: Tensor  # (R,) fp64
@@ -46,7 +48,7 @@ class Spectrum(Drawn):
     caveats: tuple[Phrase, ...]
 
     def page(self) -> Page:
-        return spectrum_page(self)
+        return _spectrum_page(self)
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,12 @@ class Direction(Drawn):
     columns: Reading | None
 
     def page(self) -> Page:
-        return direction_page(self)
+        return _direction_page(self)
 
 
-def spectrum(matrix: Matrix) -> Spectrum:
+def spectrum(matrix: WeightMatrix) -> Spectrum:
     """The singular values of a matrix and what they add up to; see `Spectrum`."""
-    sigma = matrix.svd()[1]
+    sigma = matrix.singular_values()
     total, first, last = float(sigma.sum()), float(sigma[0]), float(sigma[-1])
     share = sigma / total if total else sigma
     squares = float(sigma.square().sum())
@@ -105,23 +107,22 @@ def spectrum(matrix: Matrix) -> Spectrum:
 
 
 def directions(
-    loaded: Loaded, matrix: Matrix, *, first: int = 0, count: int = 5, top: int = 10
+    loaded: Loaded, matrix: WeightMatrix, *, first: int = 0, count: int = 5, top: int = 10
 ) -> tuple[Direction, ...]:
     """The singular directions `first`, `first` + 1, … of a matrix of `loaded`, each side read as `top` tokens at either
     end; see `Direction`.
 
-    Raises CutawayError for directions that the matrix does not have.
+    Raises CutawayError for directions that the matrix lacks.
     """
+    at_least_one(count=count, top=top)
     u, sigma, v = matrix.svd()
     if not 0 <= first < len(sigma):
         raise CutawayError(
-            "first is {first}, expected 0 to {count}: the singular values of {name}",
+            "first is {first}, expected 0 to {last}: the singular values of {name}",
             first=first,
-            count=len(sigma) - 1,
+            last=len(sigma) - 1,
             name=matrix.name,
         )
-    if count < 1:
-        raise CutawayError("count is {count}, expected at least 1", count=count)
     chosen = range(first, min(first + count, len(sigma)))
     rows = _readings(loaded, matrix, u[:, first : chosen.stop], "rows", top)
     columns = _readings(loaded, matrix, v[:, first : chosen.stop], "columns", top)
@@ -140,7 +141,7 @@ def directions(
     )
 
 
-def _symmetric_share(matrix: Matrix, squares: float) -> float | None:
+def _symmetric_share(matrix: WeightMatrix, squares: float) -> float | None:
     if matrix.kind != "W_QK" or (matrix.attention or "").endswith("cross_attn") or not squares:
         return None
     assert matrix.right is not None
@@ -148,7 +149,9 @@ def _symmetric_share(matrix: Matrix, squares: float) -> float | None:
     return (squares + float((small * small.T).sum())) / (2 * squares)
 
 
-def _readings(loaded: Loaded, matrix: Matrix, vectors: Tensor, side: str, top: int) -> list[Reading | None]:
+def _readings(
+    loaded: Loaded, matrix: WeightMatrix, vectors: Tensor, side: str, top: int
+) -> list[Reading | None]:
     """vectors (M or N, K), one direction a column -> one reading each."""
     space = matrix.rows if side == "rows" else matrix.columns
     if space == "vocabulary":
@@ -173,3 +176,93 @@ def _entries(values: Tensor, top: int, label: Callable[[int], str]) -> Reading:
     listed = [Neighbour(id, label(id), float(values[id])) for id in (*order[:top], *order[: -top - 1 : -1])]
     half = len(order[:top])
     return Reading("entries", tuple(listed[:half]), tuple(listed[half:]))
+
+
+# Their pages.
+
+APPROXIMATE = Remark(
+    say(
+        "Directions are read by static token vectors only (approximate: positions, context and "
+        "norms are left out). What lies along a row direction is sent to the column direction."
+    )
+)
+_FIRST = 8  # singular values that are written out
+_SIDES = {"rows": say("rows"), "columns": say("columns")}
+
+
+def _spectrum_page(found: Spectrum) -> Page:
+    sigmas = found.singular_values.tolist()
+    shown = [number(sigma) for sigma in sigmas[:_FIRST]]
+    if len(sigmas) > _FIRST:
+        shown += ["…", number(sigmas[-1]), f"({len(sigmas)})"]
+    symmetry = None
+    if found.symmetric_share is not None:
+        symmetry = Prose(
+            say("symmetry"),
+            say(
+                "{share:.2f} (1: symmetric, 0.5: random, 0: never mutual)",
+                share=found.symmetric_share,
+            ),
+        )
+    rows, columns = found.shape
+    return page(
+        say("{title} ({rows} × {columns})", title=found.title, rows=rows, columns=columns),
+        [
+            Prose(say("formula"), found.formula),
+            Prose("σ", " ".join(shown)),
+            Prose(
+                say("ranks"),
+                say(
+                    "effective {effective_rank:.1f}, stable {stable_rank:.1f} of {count}",
+                    effective_rank=found.effective_rank,
+                    stable_rank=found.stable_rank,
+                    count=len(sigmas),
+                ),
+            ),
+            symmetry,
+            *caveat_lines(found.caveats),
+            Bars(sigmas, say("singular value"), "σ"),
+        ],
+    )
+
+
+def _direction_page(found: Direction) -> Page:
+    title = say(
+        "Direction {index}: σ = {sigma}, {energy:.1f} % of the energy",
+        index=found.index,
+        sigma=number(found.sigma),
+        energy=100 * found.energy,
+    )
+    rows = [
+        (_SIDES[side], end, "  ".join(f"{each.piece} {each.value:+.2f}" for each in tokens))
+        for side, reading in _read_sides(found)
+        for end, tokens in (("+", reading.positive), ("−", reading.negative))
+    ]
+    if not rows:
+        return page(title, [Remark(say("Neither side is read as tokens."))])
+    columns = (left(say("side")), left(say("end")), left(say("tokens")))
+    return page(title, [Table(columns, rows), APPROXIMATE])
+
+
+def directions_table(found: Sequence[Direction]) -> Table | None:
+    """The directions of one matrix, a line for each side that is read as tokens."""
+    rows: list[tuple[Text, Text, Text]] = []
+    for each in found:
+        energy = f"{100 * each.energy:.1f} %"
+        for side, reading in _read_sides(each):
+            rows.append((say("{index} {name}", index=each.index, name=_SIDES[side]), energy, _ends(reading)))
+            energy = ""
+    if not rows:
+        return None
+    columns = (left(say("direction")), right(say("energy")), left(say("tokens at its two ends")))
+    return Table(columns, rows)
+
+
+def _read_sides(found: Direction) -> list[tuple[str, Reading]]:
+    sides = (("rows", found.rows), ("columns", found.columns))
+    return [(side, reading) for side, reading in sides if reading is not None]
+
+
+def _ends(found: Reading) -> str:
+    ends = (" ".join(each.piece for each in end) for end in (found.positive, found.negative))
+    return "  |  ".join(ends)

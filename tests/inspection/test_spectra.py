@@ -1,22 +1,24 @@
 """Spectra are those of numpy, and directions are read through the right table."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.inspection.matrices.tiny import opened, sides, tiny
+from tests.inspection.tiny import opened, sides, tiny
 from torch import Tensor
 
 from cutaway.checkpoint.folder import load
 from cutaway.errors import CutawayError
-from cutaway.inspection.matrices.matrix import Matrix, parameter_matrix, w_ov, w_qk
-from cutaway.inspection.matrices.spectrum import directions, spectrum
-from cutaway.page.locale import Both
+from cutaway.inspection.spectra import directions, spectrum
+from cutaway.inspection.weight_matrices import WeightMatrix, parameter_matrix, w_ov, w_qk
+from cutaway.page.blocks import Table
+from cutaway.words import say
 from cutaway.zoo import TRANSLATOR, find
 
 
-def check_spectrum(matrix: Matrix) -> None:
+def check_spectrum(matrix: WeightMatrix) -> None:
     """Against numpy's SVD of all entries."""
     found = spectrum(matrix)
     dense = matrix.dense().numpy()
@@ -44,22 +46,22 @@ def test_spectra_are_those_of_numpy(kind: str) -> None:
     model = tiny(kind)
     for name, parameter in model.named_parameters():
         if parameter.ndim == 2 and min(parameter.shape) > 2:
-            check_spectrum(parameter_matrix(model, name))
+            check_spectrum(parameter_matrix(opened(model), name))
     for side in sides(model):
-        check_spectrum(w_qk(model, side, 1, 3))
-        check_spectrum(w_ov(model, side, 1, 3))
-        assert (spectrum(w_qk(model, side, 1, 3)).symmetric_share is None) == (side == "cross")
-        assert spectrum(w_ov(model, side, 1, 3)).symmetric_share is None
+        check_spectrum(w_qk(opened(model), side, 1, 3))
+        check_spectrum(w_ov(opened(model), side, 1, 3))
+        assert (spectrum(w_qk(opened(model), side, 1, 3)).symmetric_share is None) == (side == "cross")
+        assert spectrum(w_ov(opened(model), side, 1, 3)).symmetric_share is None
 
 
-def shaped(left: Tensor, right: Tensor | None = None) -> Matrix:
+def shaped(left: Tensor, right: Tensor | None = None) -> WeightMatrix:
     name = "W_QK of decoder.layers.0.self_attn, head 0"
     kind = "parameter" if right is None else "W_QK"
     place = None if right is None else "decoder.layers.0.self_attn"
-    return Matrix(
+    return WeightMatrix(
         name,
         kind,
-        Both("", ""),
+        say(""),
         left.double(),
         right if right is None else right.double(),
         "residual",
@@ -93,10 +95,10 @@ def test_directions_are_read_through_the_right_table() -> None:
     embedding = model.get_parameter("embed.tokens.weight").detach().double().numpy()
     output = model.get_parameter("head.unembed.weight").detach().double().numpy()
     for matrix, tables in (
-        (w_qk(model, "decoder", 0, 1), (embedding, embedding)),
-        (w_ov(model, "decoder", 0, 1), (embedding, output)),
-        (parameter_matrix(model, "decoder.layers.0.mlp.down.weight"), (None, output)),
-        (parameter_matrix(model, "decoder.layers.0.mlp.up.weight"), (embedding, None)),
+        (w_qk(opened(model), "decoder", 0, 1), (embedding, embedding)),
+        (w_ov(opened(model), "decoder", 0, 1), (embedding, output)),
+        (parameter_matrix(opened(model), "decoder.layers.0.mlp.down.weight"), (None, output)),
+        (parameter_matrix(opened(model), "decoder.layers.0.mlp.up.weight"), (embedding, None)),
     ):
         u, sigma, v = np.linalg.svd(matrix.dense().numpy(), full_matrices=False)
         for found in directions(loaded, matrix, first=1, count=2, top=4):
@@ -117,7 +119,7 @@ def test_directions_are_read_through_the_right_table() -> None:
                     [each.value for each in reading.negative], values[order[:4]], rtol=1e-9
                 )
         assert [found.index for found in directions(loaded, matrix, first=1, count=2)] == [1, 2]
-    table = parameter_matrix(model, "embed.tokens.weight")
+    table = parameter_matrix(opened(model), "embed.tokens.weight")
     (found,) = directions(loaded, table, count=1, top=3)
     assert found.rows is not None and found.rows.table == "entries"
     assert found.columns is not None and found.columns.table == "unembedding"
@@ -132,7 +134,26 @@ def test_directions_are_read_through_the_right_table() -> None:
 
 def test_the_bundled_translator() -> None:
     loaded = load(find(TRANSLATOR))
-    matrix = w_qk(loaded.model, "cross", 3, 2)
+    matrix = w_qk(loaded, "cross", 3, 2)
     check_spectrum(matrix)
     (found,) = directions(loaded, matrix, count=1, top=5)
     assert found.rows is not None and len(found.rows.positive) == 5
+
+
+# Their pages.
+
+
+def test_a_direction_lists_both_ends_of_both_sides(poet: Path) -> None:
+    loaded = load(poet)
+    (found,) = directions(loaded, w_ov(loaded, "decoder", 1, 1), count=1, top=3)
+    (table,) = (block for block in found.page().blocks if isinstance(block, Table))
+    assert [row[1] for row in table.rows] == ["+", "−", "+", "−"]
+    assert found.rows is not None and found.columns is not None
+    ends = [found.rows.positive, found.rows.negative, found.columns.positive, found.columns.negative]
+    assert [row[2] for row in table.rows] == [
+        "  ".join(f"{each.piece} {each.value:+.2f}" for each in end) for end in ends
+    ]
+    (half,) = directions(loaded, parameter_matrix(loaded, "decoder.layers.0.mlp.up.weight"), count=1)
+    assert half.rows is not None and half.columns is None
+    (table,) = (block for block in half.page().blocks if isinstance(block, Table))
+    assert len(table.rows) == 2

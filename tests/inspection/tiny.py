@@ -8,14 +8,12 @@ from tests.test_tap import FAMILIES
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.config import ModelConfig, parse
-from cutaway.inspection.matrices.matrix import Side
 from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.wiring import SIDES, Side
 from cutaway.models.build import Model, build
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.attention import Attention
-
-SIDES: tuple[Side, ...] = ("encoder", "decoder", "cross")
 
 
 def tiny(kind: str) -> Model:

@@ -1,54 +1,26 @@
 """Neurons fire as the network's own modules say, and their words are what the logits gain where scales are held."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from safetensors.torch import load_file
+from tests.command import Run as Command
+from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.inspection.networks import activations, down_of, recorded, stack_of
 
 from cutaway import CutawayError, find, load
-from cutaway.inspection.layers.firing import firing
-from cutaway.inspection.layers.memory import memory
+from cutaway.inspection.neuron_firing import firing
+from cutaway.inspection.questions.neurons import neurons
 from cutaway.inspection.runs import Run, run
+from cutaway.page.blocks import Matrix
 
 STRUCTURES = [
     "pre-norm pair", "post-norm pair", "T5", "Llama", "GPT-2", "Gemma 2", "sandwich of layer norms", "experts", "BERT",
     "pair with experts", "masked, pre-norm",
 ]  # fmt: skip
-
-
-def stack_of(read: Run) -> tuple[str, nn.ModuleList]:
-    name = "decoder" if hasattr(read.model, "decoder") else "encoder"
-    layers = read.model.get_submodule(name).get_submodule("layers")
-    assert isinstance(layers, nn.ModuleList)
-    return name, layers
-
-
-def down_of(network: nn.Module) -> nn.Linear:
-    down = network.get_submodule("down")
-    assert isinstance(down, nn.Linear)
-    return down
-
-
-def recorded(read: Run, module: nn.Module) -> tuple[Tensor, Tensor]:
-    """What a module read and gave in a plain pass, by a hook of PyTorch."""
-    seen: list[tuple[Tensor, Tensor]] = []
-    hook = module.register_forward_hook(lambda *called: seen.append((called[1][0], called[-1])))
-    with torch.no_grad():
-        read.model.hidden(**read.inputs)
-    hook.remove()
-    return seen[0]
-
-
-def activations(network: nn.Module, x: Tensor) -> Tensor:
-    """x (D,) -> (F,): what `down` reads when the network reads x."""
-    seen: list[Tensor] = []
-    hook = network.get_submodule("down").register_forward_hook(lambda _, args, __: seen.append(args[0]))
-    with torch.no_grad():
-        network(x[None, None])
-    hook.remove()
-    return seen[0][0, 0]
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -60,7 +32,7 @@ def test_all_neurons_and_the_bias_are_what_the_network_writes(
     _, layers = stack_of(read)
     network = layers[layer].get_submodule("mlp")
     entered, out = (value[0, position] for value in recorded(read, network))
-    found = memory(read, layer, position, top=10_000, words=1)
+    found = neurons(read, layer=layer, at=position, top=10_000, words=1)
     if mixed := hasattr(network, "router"):
         probabilities = network.get_submodule("router")(entered).softmax(dim=-1).detach()
         weights, experts = probabilities.topk(2)
@@ -99,7 +71,7 @@ def test_words_are_what_a_unit_of_a_value_adds_to_the_logits(
 ) -> None:
     read, layer, position, token = run_of(structure), 1, 3, 40
     side, layers = stack_of(read)
-    found = memory(read, layer, position, top=3, words=5, token=token)
+    found = neurons(read, layer=layer, at=position, top=3, words=5, token=token)
     held = held_model(read)
     whole, name = held.logits({})[position], f"{side}.layers.{layer}.mlp"
     for neuron in found.neurons:
@@ -120,7 +92,7 @@ def test_words_are_what_a_unit_of_a_value_adds_to_the_logits(
 @pytest.mark.parametrize("structure", ["pre-norm pair", "Llama", "BERT"])
 def test_the_stream_is_read_before_and_after(run_of: Callable[..., Run], structure: str) -> None:
     read = run_of(structure)
-    found = memory(read, -1, 2, words=4)
+    found = neurons(read, layer=-1, at=2, words=4)
     scores = read.forward()[0][2].log_softmax(dim=-1)
     assert [word.id for word in found.after] == scores.argsort(descending=True)[:4].tolist()
     assert [word.value for word in found.after] == pytest.approx(
@@ -132,61 +104,37 @@ def test_the_stream_is_read_before_and_after(run_of: Callable[..., Run], structu
 
 def test_an_encoder_that_words_are_not_read_from(run_of: Callable[..., Run]) -> None:
     read = run_of("post-norm pair")
-    found = memory(read, 0, 9, side="encoder", top=2)
+    found = neurons(read, layer=0, at=9, side="encoder", top=2)
     assert found.side == "encoder" and found.token is None and found.before == ()
-    assert found.approximate is not None and "cross-attention" in found.approximate.en
+    assert found.approximate is not None and "cross-attention" in str(found.approximate)
     assert all(neuron.promotes == () and neuron.logit is None for neuron in found.neurons)
     _, out = recorded(read, read.model.get_submodule("encoder.layers.0.mlp"))
     assert torch.allclose(found.written, out[0, 9], atol=1e-6)
     with pytest.raises(CutawayError, match="token is 3, but the encoder's stream is read by cross-attention"):
-        memory(read, 0, 0, side="encoder", token=3)
+        neurons(read, layer=0, at=0, side="encoder", token=3)
 
 
 @pytest.mark.parametrize("structure", ["GPT-2", "experts", "pair with experts"])
 def test_listed_neurons_are_followed_over_the_text(run_of: Callable[..., Run], structure: str) -> None:
     read = run_of(structure)
-    found = memory(read, 1, 2, top=6, words=1)
-    for neuron, activations in zip(found.neurons, found.activations, strict=True):
+    found = neurons(read, layer=1, at=2, top=6, words=1)
+    for neuron, values in zip(found.neurons, found.activations, strict=True):
         alone = firing(read, 1, neuron.number, expert=neuron.expert)
-        assert torch.allclose(activations, alone.activations.float(), equal_nan=True)
-        assert float(activations[2]) == pytest.approx(neuron.activation)
-
-
-@pytest.mark.parametrize("structure", ["GPT-2", "T5", "BERT"])
-def test_where_a_neuron_fires(run_of: Callable[..., Run], structure: str) -> None:
-    read = run_of(structure)
-    _, layers = stack_of(read)
-    entered, _ = recorded(read, layers[1].get_submodule("mlp.down"))
-    assert torch.allclose(firing(read, 1, 17).activations, entered[0, :, 17], atol=1e-6)
-
-
-def test_where_a_neuron_of_an_expert_fires(run_of: Callable[..., Run]) -> None:
-    read = run_of("experts", length=20)
-    _, layers = stack_of(read)
-    network = layers[2].get_submodule("mlp")
-    entered, _ = recorded(read, network)
-    chosen = network.get_submodule("router")(entered[0]).topk(2).indices
-    for expert in range(5):
-        found = firing(read, 2, 4, expert=expert).activations
-        for t in range(20):
-            if expert in chosen[t]:
-                value = activations(network.get_submodule(f"experts.{expert}"), entered[0, t])[4]
-                assert float(found[t]) == pytest.approx(float(value), rel=1e-4, abs=1e-6)
-            else:
-                assert found[t].isnan()
+        assert torch.allclose(values, alone.activations.float(), equal_nan=True)
+        assert float(values[2]) == pytest.approx(neuron.activation)
+    drawn = found.page().blocks[-1]
+    assert isinstance(drawn, Matrix)
+    # An expert that was not at work is hidden, as by a mask.
+    expected = found.activations.double().nan_to_num(nan=-torch.inf)
+    assert torch.equal(torch.from_numpy(drawn.values), expected)
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda r: memory(r, 3, 0), "the decoder has no layer 3: expected 0 to 2"),
-        (lambda r: memory(r, 0, 7), "position 7 is not in the text"),
-        (lambda r: memory(r, 0, 0, side="encode"), r"no stack 'encode'.*expected decoder"),
-        (lambda r: memory(r, 0, 0, top=0), "top is 0"),
-        (lambda r: firing(r, 1, 40), "the network of layer 1 has no neuron 40: expected 0 to 39"),
-        (lambda r: firing(r, 1, 4, expert=0), "layer 1 has one plain network"),
-        (lambda r: firing(r, 0, 4), "layer 0 is a mixture: expected an expert from 0 to 4"),
-        (lambda r: firing(r, 0, 16, expert=1), "expert 1 of layer 0 has no neuron 16: expected 0 to 15"),
+        (lambda r: neurons(r, layer=3, at=0), "there is no layer 3, expected 0 to 2"),
+        (lambda r: neurons(r, layer=0, at=7), "position 7 is not in the text"),
+        (lambda r: neurons(r, layer=0, at=0, top=0), "top is 0"),
     ],
 )
 def test_what_is_not_there_is_refused(
@@ -198,23 +146,87 @@ def test_what_is_not_there_is_refused(
 
 def test_neurons_of_a_model_without_head_have_no_words(run_of: Callable[..., Run]) -> None:
     read = run_of("no head")
-    found = memory(read, 0, 4, top=3, token=None)
+    found = neurons(read, layer=0, at=4, top=3, token=None)
     _, out = recorded(read, read.model.get_submodule("encoder.layers.0.mlp"))
     down = down_of(read.model.get_submodule("encoder.layers.0.mlp"))
     assert torch.allclose(found.coefficients[0] @ down.weight.T + down.bias, out[0, 4], atol=1e-4)
     assert torch.allclose(found.written, out[0, 4], atol=1e-5)
     assert all(not each.promotes and each.logit is None for each in found.neurons)
     assert (found.token, found.before, found.after) == (None, (), ())
-    assert found.approximate is not None and "no output head" in found.approximate.en
+    assert found.approximate is not None and "no output head" in str(found.approximate)
     with pytest.raises(CutawayError, match=r"no output head.*leave `token` out"):
-        memory(read, 0, 4, token="天")
+        neurons(read, layer=0, at=4, token="天")
 
 
 def test_a_bundled_model() -> None:
     read = run(load(find("poet-zh")), "床前明月光，")
-    found = memory(read, 3, -1, top=3, words=3)
+    found = neurons(read, layer=3, at=-1, top=3, words=3)
     _, out = recorded(read, read.model.get_submodule("decoder.layers.3.mlp"))
     values = down_of(read.model.get_submodule("decoder.layers.3.mlp")).weight
     assert torch.allclose(found.coefficients[0] @ values.T, out[0, -1], atol=1e-4)
     assert found.token_id == read.outcome.ids[-1]
     assert len(found.neurons[0].promotes) == 3
+
+
+# As it is asked for.
+
+GAP = "The [MASK] is fine today."
+
+
+def test_the_strongest_neurons_at_a_gap(cutaway: Command, masked: Path) -> None:
+    asked = ("neurons", GAP, "-m", masked, "--layer", "1", "--top", "3")
+    lines = shown(cutaway, *asked).splitlines()
+    assert lines[0] == "The strongest neurons of encoder layer 1 at position 2, '[MASK]'"
+    found = neurons(run(load(masked), GAP), layer=1, top=3)
+    for line, each in zip(lines[3:6], found.neurons, strict=True):
+        assert each.logit is not None
+        numbers = (f"{each.coefficient:#.4g}", f"{each.strength:#.4g}", f"{each.logit:+.3f}")
+        assert line.split() == [str(each.number), *numbers, *(word.piece for word in each.promotes)]
+    given = result(cutaway, *asked)["neurons"]
+    assert [each["number"] for each in given] == [each.number for each in found.neurons]
+    html = page_of(cutaway, *asked)
+    assert f'<td class="right">{float(found.activations[0, 1]):.3f}</td>' in html
+
+
+def test_where_a_model_writes_the_title_tells_what_was_read_and_what_written(
+    cutaway: Command, translator: Path, headless: Path
+) -> None:
+    read = run(load(translator), "好久不见。")
+    assert read.target is not None
+    written, before = read.outcome.pieces[1], read.target.pieces[1]
+    title = " ".join(shown(cutaway, "neurons", "好久不见。", "-m", translator, "--at", "1").split("\n")[:2])
+    assert f"when '{written}' was written (position 1, after '{before}')" in title
+    source = shown_in_chinese(cutaway, "neurons", "书", "-m", translator, "--side", "encoder")
+    assert "因此没有对应的词。" in source.replace("\n", "")
+    vectors = shown_in_chinese(cutaway, "neurons", "今天", "-m", headless)
+    assert "这个模型没有输出头" in vectors
+
+
+def test_one_pass_and_arrays(
+    cutaway: Command, passes: Callable[[], int], masked: Path, headless: Path, tmp_path: Path
+) -> None:
+    for model in (masked, headless):
+        read = run(load(model), GAP)
+        passes()
+        found = neurons(read)
+        assert passes() == 1
+        path = tmp_path / "neurons.safetensors"
+        assert cutaway("inspect", "neurons", GAP, "-m", model, "--save", path).code == 0
+        arrays = load_file(path)
+        assert torch.equal(arrays["activations"], found.activations)
+        assert arrays["neurons.number"].tolist() == [each.number for each in found.neurons]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--side", "cross"), "cross"),
+        (("--side", "encoder"), "has no stack 'encoder'"),
+        (("--layer", "9"), "there is no layer 9, expected 0 to 1"),
+        (("--at", "9"), "position 9 is not in the text"),
+        (("--head", "1"), "--head"),
+        (("--token", "今天天气"), "tokens in this vocabulary"),
+    ],
+)
+def test_what_is_refused(cutaway: Command, poet: Path, options: tuple[str, ...], message: str) -> None:
+    assert message in refused(cutaway, "neurons", "今天", "-m", poet, *options)

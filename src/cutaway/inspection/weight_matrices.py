@@ -12,16 +12,19 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.checkpoint.parameters import aliases
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
-from cutaway.inspection.pages.matrices import matrix_page
-from cutaway.inspection.wiring import Side, stack_name, stack_of
-from cutaway.models.build import Model
-from cutaway.nn.attention import Attention
-from cutaway.page.blocks import Page
+from cutaway.inspection.wiring import Place, Side, one_of, places, sides
+from cutaway.page.blocks import Page, Prose, Remark, page
 from cutaway.page.drawn import Drawn
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, Text, say
 
 Kind = Literal["parameter", "W_QK", "W_OV"]
 Space = Literal["residual", "vocabulary", "heads", "neurons", "experts", "positions", "segments", "distances"]
+
+SPACES: dict[Space, Phrase] = {
+    "residual": say("residual stream"), "vocabulary": say("vocabulary"), "heads": say("heads"),
+    "neurons": say("neurons"), "experts": say("experts"), "positions": say("positions"), "segments": say("segments"),
+    "distances": say("distances"),
+}  # fmt: skip
 
 # The module that owns a weight -> what its rows and columns stand for, written as x · M.
 _SPACES: dict[str, tuple[Space, Space]] = {
@@ -34,7 +37,7 @@ _SPACES: dict[str, tuple[Space, Space]] = {
 
 
 @dataclass(frozen=True, repr=False)
-class Matrix(Drawn):
+class WeightMatrix(Drawn):
     """A matrix M (rows, columns), in fp64 on the CPU, as it acts on row vectors: x · M.
 
     A linear layer's weight is stored transposed, (out, in), and turned here; a table of vectors is one-hot · M. A
@@ -53,19 +56,38 @@ class Matrix(Drawn):
     head: int | None = None
 
     def page(self) -> Page:
-        return matrix_page(self)
+        rows, columns = self.shape
+        arrow = say("{rows} → {columns}", rows=SPACES[self.rows], columns=SPACES[self.columns])
+        return page(
+            say("{title} ({rows} × {columns})", title=self.title, rows=rows, columns=columns),
+            [
+                Prose(say("formula"), self.formula),
+                Prose(say("maps"), arrow),
+                *caveat_lines(self.caveats),
+                Remark(
+                    say(
+                        "Its singular values: spectrum(matrix); its directions as tokens: directions(loaded, matrix)."
+                    )
+                ),
+            ],
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.left.shape[0], (self.left.shape[1] if self.right is None else self.right.shape[0])
 
     @property
-    def title(self) -> Phrase:
+    def full_rank(self) -> int:
+        """R: how many singular values there are that can differ from 0."""
+        return min(*self.shape, self.left.shape[1])
+
+    @property
+    def title(self) -> Text:
         """The name, as a reader of either language reads it."""
         if self.attention is None:
-            return say("{name}", name=self.name)
+            return self.name
         return say(
-            "{kind} of head {head} of {attention}", kind=self.kind, head=self.head, attention=self.attention
+            "{kind} of {attention}, head {head}", kind=self.kind, attention=self.attention, head=self.head
         )
 
     def dense(self) -> Tensor:
@@ -78,6 +100,18 @@ class Matrix(Drawn):
 
         Raises CutawayError for entries that are not finite.
         """
+        q_left, core, q_right = self._core()
+        u, sigma, vt = torch.linalg.svd(core, full_matrices=False)
+        u, v = (u, vt.T) if q_left is None or q_right is None else (q_left @ u, q_right @ vt.T)
+        turn = u.gather(0, u.abs().argmax(dim=0, keepdim=True)).sign()
+        return u * turn, sigma, v * turn
+
+    def singular_values(self) -> Tensor:
+        """σ (R,) of `svd` alone, in less time."""
+        return torch.linalg.svdvals(self._core()[1])
+
+    def _core(self) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        """A matrix of the same singular values, and orthonormal columns Q, Q' with M = Q · core · Q'ᵀ of a product."""
         for factor in (self.left, *([] if self.right is None else [self.right])):
             if not bool(factor.isfinite().all()):
                 raise CutawayError(
@@ -86,46 +120,67 @@ class Matrix(Drawn):
                     name=self.name,
                 )
         if self.right is None:
-            u, sigma, vt = torch.linalg.svd(self.left, full_matrices=False)
-            v = vt.T
-        else:
-            q_left, r_left = torch.linalg.qr(self.left)
-            q_right, r_right = torch.linalg.qr(self.right)
-            u, sigma, vt = torch.linalg.svd(r_left @ r_right.T, full_matrices=False)
-            u, v = q_left @ u, q_right @ vt.T
-        turn = u.gather(0, u.abs().argmax(dim=0, keepdim=True)).sign()
-        return u * turn, sigma, v * turn
+            return None, self.left, None
+        q_left, r_left = torch.linalg.qr(self.left)
+        q_right, r_right = torch.linalg.qr(self.right)
+        return q_left, r_left @ r_right.T, q_right
 
 
-def parameter_matrix(of: Model | Loaded, name: str) -> Matrix:
-    """The parameter of that full name, as `cutaway inspect` lists them; of a tied one any of its names.
+def caveat_lines(caveats: tuple[Phrase, ...]) -> list[Prose]:
+    """What else takes part where a matrix works; the label stands before the first."""
+    return [Prose("" if n else say("but"), caveat) for n, caveat in enumerate(caveats)]
+
+
+def matrices_named(
+    loaded: Loaded, parameter: str | None, side: Side | None, layer: int | None, head: int | None
+) -> tuple[WeightMatrix, ...]:
+    """The parameter, or W_QK and W_OV of the head, that a reader names (`side` None: the last side there is,
+    cross-attention in a pair); () where nothing is named.
+
+    Raises CutawayError for both, for half a head, and as `parameter_matrix` and `w_qk` do.
+    """
+    if parameter is not None:
+        if (side, layer, head) != (None, None, None):
+            raise CutawayError(
+                "`parameter` names a matrix, `side`, `layer` and `head` those of a head: give one of the two"
+            )
+        return (parameter_matrix(loaded, parameter),)
+    if (side, layer, head) == (None, None, None):
+        return ()
+    if layer is None or head is None:
+        raise CutawayError("a head is named by both `layer` and `head`")
+    side = sides(loaded.model)[-1] if side is None else side
+    return w_qk(loaded, side, layer, head), w_ov(loaded, side, layer, head)
+
+
+def parameter_matrix(loaded: Loaded, name: str) -> WeightMatrix:
+    """The parameter of that full name; of a tied one any of its names.
 
     Raises CutawayError for a name that is not there, naming the nearest, and for a vector (a bias, a norm's weight).
     """
-    model = _model(of)
-    named = dict(model.named_parameters(remove_duplicate=False))
+    named = dict(loaded.model.named_parameters(remove_duplicate=False))
     if name not in named:
         raise CutawayError(
-            "no parameter {name!r}{hint}; there are {count}, such as {named}",
+            "there is no parameter {name!r}{hint}; there are {count}, such as {example}",
             name=name,
             hint=nearest(name, named),
             count=len(named),
-            named=min(named),
+            example=min(named),
         )
     value = named[name].detach()
     if value.ndim != 2:
         raise CutawayError(
-            "{name} is of shape {tuple}, a vector: expected a matrix, such as a weight",
+            "{name} is of shape {shape}, a vector: expected a matrix, such as a weight",
             name=name,
-            tuple=tuple(value.shape),
+            shape=tuple(value.shape),
         )
-    owner = name.split(".")[-2]
-    rows, columns = _SPACES[owner]
-    linear = isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Linear)
+    owner = name.rpartition(".")[0]
+    rows, columns = _SPACES[owner.rpartition(".")[2]]
+    linear = isinstance(loaded.model.get_submodule(owner), nn.Linear)
     exact = value.cpu().double()
-    tied = next((names for names in aliases(model) if name in names and len(names) > 1), ())
+    tied = next((names for names in aliases(loaded.model) if name in names), ())
     others = ", ".join(other for other in tied if other != name)
-    return Matrix(
+    return WeightMatrix(
         name=name,
         kind="parameter",
         formula=say("y = x · M (+ bias)") if linear else say("y = row of M"),
@@ -137,20 +192,21 @@ def parameter_matrix(of: Model | Loaded, name: str) -> Matrix:
     )
 
 
-def w_qk(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
+def w_qk(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
     """W_QK = scale · W_Q · W_Kᵀ (D, D) of one head: x_q · W_QK · x_kᵀ is the part of its scaled score that both tokens
     share in (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", QK circuit).
 
     `scale` is the model's own (1/√E as a rule, 1 in T5). With grouped queries the keys are those of the head's group.
     What the score has beside it in this model (bias, rotation, norm, cap) is told in `caveats`.
-    Raises CutawayError for a side, layer or head that the model does not have.
+    Raises CutawayError for a side, layer or head that this model lacks.
     """
-    model = _model(of)
-    attention, name, head = _attention(model, side, layer, head)
+    config = loaded.config
+    place, head = _head(loaded, side, layer, head)
+    attention = place.attention
     group = head // attention.groups
     left = attention.scale * _columns(attention.q_proj, head, attention.d_head)
     right = _columns(attention.k_proj, group, attention.d_head)
-    caveats = list(_reading(model.config))
+    caveats = list(_reading(config))
     if attention.q_proj.bias is not None:
         caveats.append(
             say("the score has further terms by the biases of queries and keys, each with one token or none")
@@ -159,14 +215,14 @@ def w_qk(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
         caveats.append(
             say("approximate: a norm stands between each projection and the product, and is not in it")
         )
-    if model.config.position == "rotary" and side != "cross":
+    if config.position == "rotary" and side != "cross":
         caveats.append(
             say(
                 "queries and keys are rotated by position: exact for a token and itself, at distance d "
                 "a rotation R(d) stands between W_Q and W_Kᵀ"
             )
         )
-    if model.config.position in ("relative", "alibi") and side != "cross":
+    if config.position in ("relative", "alibi") and side != "cross":
         caveats.append(say("a bias that depends on the distance is added to the score"))
     if attention.softcap is not None:
         cap = f"±{attention.softcap:g}"
@@ -183,8 +239,8 @@ def w_qk(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
         caveats.append(
             say("the query is a token of the decoder's stream, the key one of the encoder's result")
         )
-    return Matrix(
-        name=f"W_QK of {name}, head {head}",
+    return WeightMatrix(
+        name=f"W_QK of {place.attention_path}, head {head}",
         kind="W_QK",
         formula=say("score = x_q · M · x_kᵀ, M = scale · W_Q · W_Kᵀ"),
         left=left,
@@ -192,28 +248,29 @@ def w_qk(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
         rows="residual",
         columns="residual",
         caveats=tuple(caveats),
-        attention=name,
+        attention=place.attention_path,
         head=head,
     )
 
 
-def w_ov(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
+def w_ov(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
     """W_OV = W_V · W_O (D, D) of one head: what it writes of a token it looks at, weighted by its pattern, is
     x · W_OV (Elhage et al. 2021, OV circuit). With grouped queries the values are those of the head's group.
 
-    Raises CutawayError for a side, layer or head that the model does not have.
+    Raises CutawayError for a side, layer or head that this model lacks.
     """
-    model = _model(of)
-    attention, name, head = _attention(model, side, layer, head)
+    config = loaded.config
+    place, head = _head(loaded, side, layer, head)
+    attention = place.attention
     group, width = head // attention.groups, attention.d_head
-    caveats = list(_reading(model.config))
+    caveats = list(_reading(config))
     if attention.v_proj.bias is not None:
         caveats.append(say("the value's bias adds the same vector b_V · W_O whatever token is looked at"))
     if attention.o_proj.bias is not None:
         caveats.append(say("the output's bias belongs to no head"))
-    if model.config.norm_order == "sandwich":
+    if config.norm_order == "sandwich":
         caveats.append(say("approximate: what all heads write together is normalised before it is added"))
-    if model.config.norm_order == "post":
+    if config.norm_order == "post":
         caveats.append(say("approximate: the stream is normalised after this is added to it"))
     if attention.groups > 1:
         caveats.append(
@@ -225,8 +282,8 @@ def w_ov(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
         )
     if side == "cross":
         caveats.append(say("it reads the encoder's result and writes into the decoder's stream"))
-    return Matrix(
-        name=f"W_OV of {name}, head {head}",
+    return WeightMatrix(
+        name=f"W_OV of {place.attention_path}, head {head}",
         kind="W_OV",
         formula=say("written = Σ pattern · x · M, M = W_V · W_O"),
         left=_columns(attention.v_proj, group, width),
@@ -234,7 +291,7 @@ def w_ov(of: Model | Loaded, side: Side, layer: int, head: int) -> Matrix:
         rows="residual",
         columns="residual",
         caveats=tuple(caveats),
-        attention=name,
+        attention=place.attention_path,
         head=head,
     )
 
@@ -251,16 +308,7 @@ def _columns(projection: nn.Linear, head: int, width: int) -> Tensor:
     return projection.weight.detach()[head * width : (head + 1) * width].cpu().double().T
 
 
-def _model(of: Model | Loaded) -> Model:
-    return of.model if isinstance(of, Loaded) else of
-
-
-def _attention(model: Model, side: Side, layer: int, head: int) -> tuple[Attention, str, int]:
-    """The attention with its full name, and the head from 0."""
-    layer = layer_number(len(stack_of(model, side).layers), layer, f"the {stack_name(side)}")
-    count = model.config.n_heads
-    if not -count <= head < count:
-        raise CutawayError(
-            "head is {head}, expected 0 to {count}, or -1 for the last", head=head, count=count - 1
-        )
-    return attention_of(block_of(model, side, layer), side), attention_path(side, layer), head % count
+def _head(loaded: Loaded, side: Side, layer: int, head: int) -> tuple[Place, int]:
+    """The block of a head, and the head from 0."""
+    (place,) = places(loaded.model, side, layer)
+    return place, one_of(say("head"), head, loaded.config.n_heads)

@@ -1,14 +1,17 @@
 """A model's matrices are the maps that its own forward pass applies."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from tests.inspection.matrices.tiny import attention, sides, tiny, tiny_run
+from tests.inspection.tiny import attention, opened, sides, tiny, tiny_run
 from tests.test_tap import FAMILIES
 from torch import Tensor
 from torch.nn.functional import linear
 
+from cutaway.checkpoint.folder import load
 from cutaway.errors import CutawayError
-from cutaway.inspection.matrices.matrix import parameter_matrix, w_ov, w_qk
+from cutaway.inspection.weight_matrices import parameter_matrix, w_ov, w_qk
 from cutaway.models.build import Model
 from cutaway.nn.attention import Attention
 from cutaway.tap import Trace
@@ -54,10 +57,10 @@ def test_every_matrix_of_a_model_maps_what_it_says(kind: str) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if parameter.ndim < 2:
             with pytest.raises(CutawayError, match=f"{name} is of shape .* a vector: expected a matrix"):
-                parameter_matrix(model, name)
+                parameter_matrix(opened(model), name)
             continue
         seen += 1
-        matrix = parameter_matrix(model, name)
+        matrix = parameter_matrix(opened(model), name)
         for space, size in zip((matrix.rows, matrix.columns), matrix.shape, strict=True):
             assert size in (heads if space == "heads" else {widths[space]}), name
         module = model.get_submodule(name.removesuffix(".weight"))
@@ -84,13 +87,13 @@ def test_w_qk_gives_the_scaled_scores_of_this_very_run(kind: str) -> None:
             inputs, trace = inputs_and_trace(model, part, [f"{name}.scaled"])
             queries, keys = (x[0].double() for x in inputs)
             for head in range(model.config.n_heads):
-                matrix = w_qk(model, side, layer, head)
+                matrix = w_qk(opened(model), side, layer, head)
                 scores = queries @ matrix.dense() @ keys.T
                 scaled = trace[f"{name}.scaled"][0, head].double()
                 if model.config.qk_norm:
-                    assert any("approximate: a norm" in caveat.en for caveat in matrix.caveats)
+                    assert any("approximate: a norm" in str(caveat) for caveat in matrix.caveats)
                 elif model.config.position == "rotary" and side != "cross":
-                    assert any("rotated" in caveat.en for caveat in matrix.caveats)
+                    assert any("rotated" in str(caveat) for caveat in matrix.caveats)
                     torch.testing.assert_close(scores.diagonal(), scaled.diagonal(), rtol=1e-4, atol=1e-4)
                 else:
                     torch.testing.assert_close(scores, scaled, rtol=1e-4, atol=1e-4)
@@ -107,7 +110,7 @@ def test_w_ov_gives_what_the_heads_write(kind: str) -> None:
         written = torch.zeros_like(trace[f"{name}.out"][0]).double()
         for head in range(model.config.n_heads):
             pattern = trace[f"{name}.pattern"][0, head].double()
-            written += pattern @ read[0].double() @ w_ov(model, side, 1, head).dense()
+            written += pattern @ read[0].double() @ w_ov(opened(model), side, 1, head).dense()
         if part.v_proj.bias is not None:
             written += part.o_proj.weight.double() @ shared_bias(part)
         if part.o_proj.bias is not None:
@@ -118,25 +121,34 @@ def test_w_ov_gives_what_the_heads_write(kind: str) -> None:
 def test_what_is_not_there_is_refused_by_name() -> None:
     model = tiny("Llama, grouped")
     with pytest.raises(CutawayError, match=r"no parameter '.*mlp.upp.weight' \(did you mean '.*up.weight'"):
-        parameter_matrix(model, "decoder.layers.0.mlp.upp.weight")
-    with pytest.raises(CutawayError, match="side is 'cross': a decoder-only model attends on decoder only"):
-        w_qk(model, "cross", 0, 0)
-    with pytest.raises(CutawayError, match="the decoder has no layer 2: expected 0 to 1"):
-        w_ov(model, "decoder", 2, 0)
-    with pytest.raises(CutawayError, match="head is 4, expected 0 to 3"):
-        w_ov(model, "decoder", 0, 4)
+        parameter_matrix(opened(model), "decoder.layers.0.mlp.upp.weight")
+    with pytest.raises(
+        CutawayError, match="side is 'cross', but this decoder-only model attends on decoder only"
+    ):
+        w_qk(opened(model), "cross", 0, 0)
+    with pytest.raises(CutawayError, match="there is no layer 2, expected 0 to 1"):
+        w_ov(opened(model), "decoder", 2, 0)
+    with pytest.raises(CutawayError, match="there is no head 4, expected 0 to 3"):
+        w_ov(opened(model), "decoder", 0, 4)
     assert "keys are shared by the 2 heads of group 1" in " ".join(
-        caveat.en for caveat in w_qk(model, "decoder", 0, 3).caveats
+        str(caveat) for caveat in w_qk(opened(model), "decoder", 0, 3).caveats
     )
     with torch.no_grad():
         model.get_parameter("decoder.layers.0.self_attn.k_proj.weight")[0, 0] = torch.nan
     for matrix in (
-        w_qk(model, "decoder", 0, 0),
-        parameter_matrix(model, "decoder.layers.0.self_attn.k_proj.weight"),
+        w_qk(opened(model), "decoder", 0, 0),
+        parameter_matrix(opened(model), "decoder.layers.0.self_attn.k_proj.weight"),
     ):
         with pytest.raises(
             CutawayError, match=r"decoder\.layers\.0\.self_attn.* has entries that are not finite"
         ):
             matrix.svd()
-    tied = parameter_matrix(tiny("GPT-2"), "head.unembed.weight")
-    assert [caveat.en for caveat in tied.caveats] == ["the same tensor is embed.tokens.weight"]
+    tied = parameter_matrix(opened(tiny("GPT-2")), "head.unembed.weight")
+    assert [str(caveat) for caveat in tied.caveats] == ["the same tensor is embed.tokens.weight"]
+
+
+def test_a_matrix_draws_itself(translator: Path) -> None:
+    found = w_ov(load(translator), "cross", -1, 0)
+    text = found.to_text(locale="en")
+    assert text.startswith("W_OV of decoder.layers.1.cross_attn, head 0 (16 × 16)\n")
+    assert "residual stream → residual stream" in text and "残差流 → 残差流" in found.to_html("zh")
