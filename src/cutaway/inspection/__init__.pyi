@@ -9,6 +9,7 @@ from .questions.analogy import analogy as analogy
 from .questions.anatomy import anatomy as anatomy
 from .questions.attention import attention as attention
 from .questions.drift import drift as drift
+from .questions.explain import explain as explain
 from .questions.gradients import gradients as gradients
 from .questions.lens import lens as lens
 from .questions.logit import logit as logit
