@@ -20,7 +20,7 @@ from cutaway.inspection.terms import SIDES
 from cutaway.inspection.wiring import layer_in, output_stack, sides
 from cutaway.nn.head import Head
 from cutaway.tap import Edit
-from cutaway.text.named_token import piece_label
+from cutaway.text.tokens.named_token import piece_label
 from cutaway.words import Phrase, Text, listed, say
 
 
