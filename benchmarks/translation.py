@@ -21,9 +21,10 @@ from benchmarks.measure import (
     translator_folder,
 )
 from cutaway.checkpoint.folder import load
-from cutaway.decode.generate import Limits, generate
-from cutaway.decode.padding import pad_right
-from cutaway.decode.translate import Translator
+from cutaway.decode.generation import generate
+from cutaway.decode.search import Limits
+from cutaway.decode.stepping import pad_right
+from cutaway.decode.translator import Translator
 from cutaway.models.build import build
 from cutaway.models.encoder_decoder import EncoderDecoder
 
@@ -88,7 +89,8 @@ def _row(effort: Effort, task: Task, peer: Peer, rows: int) -> Row:
             with torch.inference_mode():
                 cache = task.model.begin(ids, mask)
             prompts = [[start]] * len(ids)
-            results += [each.ids for each in generate(task.model, cache, prompts, limits=limits, eos_id=end)]
+            found = generate(task.model, cache, prompts, limits=limits, eos_id=end)
+            results += [each.ids for [each] in found]
         return results
 
     def theirs() -> list[list[int]]:

@@ -1,6 +1,7 @@
 """The rules of the house: who may import whom, how files are called and how long they are, what is bundled."""
 
 import ast
+import graphlib
 import io
 import json
 import re
@@ -10,10 +11,13 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import cutaway
+from cutaway import inspection
+from cutaway.inspection.question import find_question, names
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "cutaway"
@@ -37,8 +41,9 @@ TEXT = PYTHON + [
 
 # A part imports only parts of lower rank, and itself.
 RANKS = (
+    {"words"},
     {"errors"},
-    {"config", "files"},
+    {"glossary", "config", "files"},
     {"text"},
     {"tap", "page"},
     {"nn"},
@@ -57,6 +62,22 @@ NEVER = {
     ("nn", "page"),
     ("models", "page"),
 }  # what rank alone would allow
+# Inside a room the same holds: a file imports only files of lower floors. A name is a file's or a folder's; what is in
+# no list stands on the floor "*", among others of its kind.
+FLOORS: dict[str, tuple[set[str], ...]] = {
+    "inspection": (
+        {"options", "terms", "wiring"},
+        {"sentences"},
+        {"runs"},
+        {"outcome", "patterns", "vectors", "word_alignment", "model_size", "matrix", "network"},
+        {"*"},
+        {"changes", "arithmetic"},
+        {"question"},
+        {"questions"},
+        {"answers"},
+        {"saving"},
+    ),
+}
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 MEGABYTE = 1_000_000
 
@@ -127,8 +148,8 @@ def test_parts_keep_away_from(parts: set[str], forbidden: str):
 
 def test_command_modules_import_heavy_things_only_inside_functions():
     heavy = {"torch", "numpy", "tokenizers", "sacrebleu", "safetensors", "opencc"}
-    light = {"cutaway.errors", "cutaway.zoo", "cutaway.cli", "cutaway.page.locale", "cutaway.text.display",
-             "cutaway.text.plan"}  # fmt: skip
+    light = {"cutaway.errors", "cutaway.words", "cutaway.zoo", "cutaway.cli", "cutaway.text.display",
+             "cutaway.text.tokens.plan"}  # fmt: skip
     wrong = []
     for path in sorted((PACKAGE / "cli").glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -147,9 +168,78 @@ def test_names_say_what_they_are():
     assert not [path for path in PYTHON if {path.stem, *path.relative_to(ROOT).parts[:-1]} & FORBIDDEN_NAMES]
 
 
-def test_files_stay_short():
-    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
-    assert not {str(path): lines for path, lines in lengths.items() if lines > 320}
+def inside(room: str) -> dict[str, set[str]]:
+    """Every module of a part of the package, with the modules of that part that it imports, whatever for: an import for
+    type checkers alone, or inside a function, hides a circle and opens none."""
+    prefix = f"cutaway.{room}."
+    modules = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path
+        for path in MODULES
+        if part(path) == room and path.stem != "__init__"
+    }
+    return {
+        name.removeprefix(prefix): {
+            other.removeprefix(prefix) for _, other in imports(path) if other in modules and other != name
+        }
+        for name, path in modules.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "room", sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+)
+def test_no_circles_inside_a_room(room: str):
+    graphlib.TopologicalSorter(inside(room)).prepare()  # raises CycleError with the circle
+
+
+@pytest.mark.parametrize("room", FLOORS)
+def test_imports_inside_a_room_point_down(room: str):
+    floors = {name: number for number, names in enumerate(FLOORS[room]) for name in names}
+    unknown = floors["*"]
+
+    def floor(module: str) -> int:
+        return floors.get(module.split(".")[0], unknown)
+
+    wrong = [
+        f"{room}: {module} imports {other}"
+        for module, others in inside(room).items()
+        for other in others
+        if floor(other) > floor(module)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+PAGE = "# Its page."
+COMPUTES = {"Trace", "forward", "hidden", "backward", "step", "begin", "load", "run", "translate", "generate"}
+
+
+def test_pages_compute_nothing():
+    """What lays an answer out reads the answer: no model is called below the line where a question's page begins, and
+    the rooms of the page know no torch."""
+    wrong = []
+    for path in sorted((PACKAGE / "inspection" / "questions").glob("[!_]*.py")):
+        source = path.read_text(encoding="utf-8")
+        assert source.count(f"\n{PAGE}\n") == 1, f"{path.name} says where its page begins: {PAGE}"
+        begins = source[: source.index(f"\n{PAGE}\n")].count("\n") + 1
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and node.lineno > begins:
+                called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                if called in COMPUTES:
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: a page calls {called}")
+    wrong += [
+        f"{path.relative_to(ROOT)}:{line}: imports {module}"
+        for path in MODULES
+        if part(path) == "page"
+        for line, module in imports(path)
+        if module.split(".")[0] == "torch"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_question_is_one_file_of_its_name():
+    for name in names():
+        assert find_question(name).name == name
+        assert (ROOT / "tests" / "inspection" / "questions" / f"test_{name}.py").exists(), name
 
 
 def test_nothing_is_suppressed_or_left_undone():
@@ -197,21 +287,12 @@ def test_bundled_models_are_small_and_have_a_card():
             )
 
 
-def test_public_names_resolve_and_are_the_declared_ones():
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    checking = next(node for node in tree.body if isinstance(node, ast.If))
-    declared = {
-        alias.name: node.module
-        for node in checking.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert set(cutaway.__all__) == set(declared)
-    for name, module in declared.items():
-        value = getattr(cutaway, name)
-        assert value is getattr(sys.modules[module or ""], name)
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = cutaway.nonsense
+@pytest.mark.parametrize("package", [cutaway, inspection], ids=["cutaway", "cutaway.inspection"])
+def test_public_names_resolve(package: ModuleType):
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = package.nonsense
 
 
 def test_help_is_quick_and_loads_no_model_library():

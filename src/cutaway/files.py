@@ -1,11 +1,22 @@
-"""TOML and JSON files, read strictly: a fault is named with its file and line, and nothing is guessed."""
+"""TOML and JSON files, read strictly: a fault is named with its file and line, and nothing is guessed. And the files
+of a folder from a stranger: small where they hold settings, and never outside the folder."""
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cutaway.errors import CutawayError, brief
+
+# Of a file of settings. The commas bound what parsing it takes.
+MOST_BYTES = 16_000_000
+MOST_COMMAS = 500_000
+
+
+def unreadable(path: Path, error: OSError) -> CutawayError:
+    """What to say of a file that the system does not give."""
+    return CutawayError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or error)
 
 
 def read_text(path: Path) -> str:
@@ -13,18 +24,16 @@ def read_text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CutawayError(
-            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror
-        ) from error
+        raise unreadable(path, error) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise CutawayError(
-            "{path}:{line}: not valid UTF-8 (byte {start}); save it as UTF-8",
+            "{path}:{line}: not valid UTF-8 (byte {byte}); save it as UTF-8",
             path=path,
             line=line,
-            start=error.start,
+            byte=error.start,
         ) from error
 
 
@@ -35,31 +44,39 @@ def read_toml(path: Path) -> dict[str, object]:
         return tomllib.loads(text)
     # a number of thousands of digits is a ValueError too
     except (ValueError, RecursionError) as error:
-        raise CutawayError("{path}: not valid TOML: {error}", path=path, error=error) from error
+        raise CutawayError("{path}: not valid TOML: {reason}", path=path, reason=error) from error
 
 
 def read_json(path: Path) -> dict[str, object]:
     """A JSON file that holds one object. Duplicate keys and NaN are refused: two readers could disagree."""
+    return parse_json(read_text(path), path)
+
+
+def parse_json(text: str, path: Path) -> dict[str, object]:
+    """The same for a text that stands in a file."""
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for key, value in pairs:
-            if key in found:
-                raise CutawayError("{path}: key {key!r} stands there twice", path=path, key=key)
-            found[key] = value
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
+            raise CutawayError("{path}: key {key!r} stands there twice", path=path, key=key)
         return found
 
     def constant(name: str) -> object:
         raise CutawayError("{path}: {name} is not JSON", path=path, name=name)
 
     try:
-        value = json.loads(read_text(path), object_pairs_hook=unique, parse_constant=constant)
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except json.JSONDecodeError as error:
         raise CutawayError(
-            "{path}:{lineno}: not valid JSON: {msg}", path=path, lineno=error.lineno, msg=error.msg
+            "{path}:{line}: not valid JSON: {reason}", path=path, line=error.lineno, reason=error.msg
         ) from error
     except RecursionError as error:
         raise CutawayError("{path}: nested too deeply", path=path) from error
+    except CutawayError:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise CutawayError("{path}: not valid JSON: {reason}", path=path, reason=error) from error
     if not isinstance(value, dict):
         raise CutawayError("{path}: expected a JSON object, got {value}", path=path, value=brief(value))
     return value
@@ -94,9 +111,50 @@ def override(values: Mapping[str, object], assignments: Sequence[str], where: st
             place[key] = text.strip()
         except (ValueError, RecursionError) as error:
             raise CutawayError(
-                "{where}: {assignment} is not valid: {error}",
+                "{where}: {assignment} is not valid: {reason}",
                 where=where,
                 assignment=brief(assignment),
-                error=error,
+                reason=error,
             ) from error
     return result
+
+
+# Files of a stranger's folder.
+
+
+def inside(folder: Path, name: str) -> Path:
+    """`folder/name`, which must be a file there and not lead out of the folder by a link."""
+    path = folder / name
+    if not path.is_file():
+        raise CutawayError("{folder}: {name} is missing", folder=folder, name=name)
+    check_links(folder, [path])
+    return path
+
+
+def check_links(folder: Path, paths: Iterable[Path]) -> None:
+    """Raises CutawayError for a path that leads out of the folder. The library that downloads from Hugging Face keeps a
+    model's files in `blobs` and links to them from `snapshots/<version>`: those links are within the model too."""
+    real = folder.resolve()
+    places = [real, real.parent.parent / "blobs"] if real.parent.name == "snapshots" else [real]
+    for path in paths:
+        if not any(path.resolve().is_relative_to(place) for place in places):
+            raise CutawayError("{path}: leads out of the model folder", path=path)
+
+
+def read_inside(folder: Path, name: str, optional: bool = False) -> dict[str, object]:
+    """The JSON object in the file `name` of a folder, which must be inside and no larger than settings are; an empty
+    one where an optional file is not there."""
+    if optional and not (folder / name).exists():
+        return {}
+    path = inside(folder, name)
+    size = path.stat().st_size
+    if size > MOST_BYTES or path.read_bytes().count(b",") > MOST_COMMAS:
+        raise CutawayError(
+            "{path}: too large ({size:,} bytes), expected a few settings", path=path, size=size
+        )
+    return read_json(path)
+
+
+def write_json(path: Path, values: Mapping[str, object]) -> None:
+    """Write an object as a JSON file that people can read."""
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

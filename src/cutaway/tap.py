@@ -18,9 +18,15 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from cutaway.words import Phrase, say
+from cutaway.errors import CutawayError
+from cutaway.words import Phrase, listed, say
 
 Edit = Callable[[Tensor], Tensor]
+
+
+class TapError(CutawayError, LookupError):
+    """A name or pattern of taps that leads to none, or to too many."""
+
 
 # The vocabulary: name -> (dimensions, meaning). B batch, T queries, S keys, D width, H heads, K key/value
 # heads, E head width, F feed-forward width, X experts, A chosen experts, V vocabulary; inside an expert B is 1
@@ -121,15 +127,20 @@ class Trace:
         if error is None and self._unmatched:
             pattern = min(self._unmatched)
             near = get_close_matches(pattern, self._matches, n=3, cutoff=0.4)
-            raise LookupError(f"no tap matched {pattern!r}; nearest: {', '.join(near) or 'none'}")
+            raise TapError(
+                "no tap matched {pattern!r}; nearest: {near}", pattern=pattern, near=", ".join(near) or "–"
+            )
 
     def __getitem__(self, name: str) -> Tensor:
         """The value of the only call of tap `name`; LookupError when it was not recorded exactly once."""
         values = self.calls.get(name, [])
         if len(values) != 1:
             near = get_close_matches(name, self.calls, n=3, cutoff=0.4)
-            raise LookupError(
-                f"tap {name!r} was recorded {len(values)} times, expected once; recorded: {', '.join(near) or 'none'}"
+            raise TapError(
+                "tap {name!r} was recorded {n} times, expected once; recorded: {near}",
+                name=name,
+                n=len(values),
+                near=", ".join(near) or "–",
             )
         return values[0]
 
@@ -156,8 +167,10 @@ class Trace:
         if watched:
             reduce = self._watch[watched[0]]
             if any(self._watch[pattern] is not reduce for pattern in watched):
-                raise LookupError(
-                    f"tap {full} matches {' and '.join(watched)}, which keep different parts of it"
+                raise TapError(
+                    "tap {full} matches {watched}, which keep different parts of it",
+                    full=full,
+                    watched=listed(watched, say(" and ")),
                 )
             self.calls.setdefault(full, []).append(x if reduce is None else _reduced(x, reduce))
         return x

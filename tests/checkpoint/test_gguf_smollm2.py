@@ -12,8 +12,8 @@ import transformers
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from cutaway.checkpoint import folder
-from cutaway.checkpoint.contents import Contents
-from cutaway.checkpoint.gguf import contents as gguf
+from cutaway.checkpoint.gguf_model import read_gguf
+from cutaway.checkpoint.stored import Contents
 from cutaway.models.decoder_only import DecoderOnly
 
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -30,7 +30,7 @@ def path() -> Path:
 
 @pytest.fixture(scope="module")
 def contents(path: Path) -> Contents:
-    return gguf.read(path)
+    return read_gguf(path)
 
 
 def test_config_as_published(contents: Contents) -> None:
@@ -91,9 +91,7 @@ import resource, sys
 from pathlib import Path
 import torch
 import gguf.quants
-from cutaway.checkpoint.gguf import contents as ours
 from cutaway.checkpoint import folder
-del ours
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 model = folder.load(Path(sys.argv[1])).model
 weights = sum(p.numel() * p.element_size() for p in model.parameters())

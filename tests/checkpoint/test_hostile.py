@@ -18,7 +18,7 @@ from cutaway.checkpoint import folder
 from cutaway.checkpoint.parameters import fill
 from cutaway.errors import CutawayError
 from cutaway.models.build import skeleton
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 Limit = Callable[[float], AbstractContextManager[None]]
 INDEX = "model.safetensors.index.json"
@@ -172,7 +172,7 @@ FIRST = "model-00001-of-00003.safetensors"
         ("missing.safetensors", "missing.safetensors is missing"),
         ("folder.safetensors", "folder.safetensors is missing"),
         ("pipe.safetensors", "pipe.safetensors is missing"),
-        (FIRST, "holds 'model.norm.weight', which model.safetensors.index.json says lies in"),
+        (FIRST, "holds 'model.norm.weight'; its place by model.safetensors.index.json: model-0000"),
     ],
 )
 def test_an_index_that_points_elsewhere(file: object, message: str, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_an_index_that_says_something_else(tmp_path: Path) -> None:
         folder.load(path)
     (path / INDEX).write_text(whole)
     index(path, lambda said: said.pop(NAME))
-    with pytest.raises(CutawayError, match=rf"holds '{NAME}', which {INDEX} says lies nowhere"):
+    with pytest.raises(CutawayError, match=rf"holds '{NAME}'; its place by {INDEX}: nowhere"):
         folder.load(path)
     for wrong in ({}, [], "x", None):
         (path / INDEX).write_text(json.dumps({"weight_map": wrong}))

@@ -33,7 +33,7 @@ for path, dtype in [case.split("=") for case in sys.argv[2:]]:
         print(grown * 1024 / sum(p.numel() * p.element_size() for p in model.parameters()), flush=True)
         os._exit(0)
     os.wait()
-late = {"torch._dynamo", "sympy", "transformers", "safetensors"} & set(sys.modules)
+late = {"torch._dynamo", "sympy", "transformers"} & set(sys.modules)
 print("late:", *late)
 """
 

@@ -53,7 +53,7 @@ WALK: list[tuple[str, str]] = [
     ("tokenizer train {folder}/latin1.txt -o {folder}/new", "latin1.txt:2"),
     ("tokenizer train {folder}/blank.txt -o {folder}/new", "no text to learn a vocabulary from"),
     ("tokenizer train {folder}/text.txt -o {folder}/text.txt", "a file, expected a folder"),
-    ("evaluate {folder}/text.txt {folder}/blank.txt --to en -m {translator}", "differ in length"),
+    ("evaluate {folder}/text.txt {folder}/blank.txt --to en -m {translator}", "different numbers of lines"),
     ("evaluate {folder}/none.txt {folder}/none.txt --to en -m {translator}", "no lines to translate"),
     ("evaluate {folder}/text.txt {folder}/text.txt --to en --only x", "--labels and --only belong together"),
     ("evaluate {folder}/text.txt {folder}/text.txt --to fr -m {translator}", "to is 'fr'"),

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cutaway import Sampling, load
-from cutaway.decode.chat import Conversation
+from cutaway import Conversation, Limits, Sampling, Search, load
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'system' and m.content == 'no' %}{{ raise_exception('No!') }}{% endif %}"
@@ -37,7 +36,7 @@ def test_every_line_of_a_pipe_is_a_message(cutaway, chatty: Path):
     options = ("--max-tokens", "6", "--seed", "3", "--temperature", "0.9", "--top-p", "0.8", "--system", "我")
     result = cutaway("chat", chatty, *options, given="\ufeff今天\r\n\n  \n我爱\n天")
     sampling = Sampling(temperature=0.9, top_p=0.8, seed=3)
-    conversation = Conversation(load(chatty), system="我", max_new_tokens=6, sampling=sampling)
+    conversation = Conversation(load(chatty), system="我", limits=Limits(6), search=Search(sampling=sampling))
     expected = ""
     for line in ("今天", "我爱", "天"):
         expected += "".join(token.text for token in conversation.say(line).tokens) + "\n"

@@ -19,8 +19,8 @@ def test_shows_real_translations_in_the_language_of_the_reader(
     english = cutaway("demo")
     assert (english.code, english.err) == (0, "")
     for found in bundled.translate([*TEXTS, DRAWN]):
-        assert found.source in english.out
-        assert found.text in english.out
+        assert found.source.text in english.out
+        assert found.best.text in english.out
     assert WORDS["en"]["next"] in english.out
     drawing = english.out[english.out.index(DRAWN) : english.out.index("weight at least")]
     assert any(shade in drawing for shade in "░▒▓█")
@@ -34,4 +34,4 @@ def test_shows_real_translations_in_the_language_of_the_reader(
 def test_the_bundled_translator_is_the_default(process, bundled: Translator):
     result = process("translate", "好久不见")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.decode() == f"{bundled.translate(['好久不见'])[0].text}\n"
+    assert result.stdout.decode() == f"{bundled.translate(['好久不见'])[0].best.text}\n"

@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 
 from cutaway import load
-from cutaway.decode.embed import Embeddings, embed
+from cutaway.decode.sentence_vectors import Embeddings, embed
 
 TEXTS = ["我爱机器学习。", "Long time no see.", "", "He bought a new book."]
 

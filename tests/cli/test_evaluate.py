@@ -25,7 +25,7 @@ def test_scores_are_those_of_sacrebleu(cutaway, translator: Path, files: dict[st
     result = cutaway("evaluate", *options, "--json")
     assert result.code == 0, result.err
     values = json.loads(result.out)
-    outputs = [found.text for found in Translator(load(translator)).translate(SOURCES, to="en")]
+    outputs = [found.best.text for found in Translator(load(translator)).translate(SOURCES, to="en")]
     assert out.read_text(encoding="utf-8").splitlines() == outputs
     assert values["BLEU"] == pytest.approx(BLEU().corpus_score(outputs, [REFERENCES]).score)
     assert "tok:13a" in values["signatures"]["BLEU"]

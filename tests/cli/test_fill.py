@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 from cutaway import load
-from cutaway.decode.fill import fill
+from cutaway.decode.gaps import fill
 
 
 def test_fills_as_the_library_does(cutaway, masked: Path):

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from cutaway import Sampling, load
+from cutaway import Limits, Sampling, Search, load
 from cutaway.decode.complete import continue_text
 
 
@@ -9,8 +9,8 @@ def test_goes_on_as_the_library_does(cutaway, poet: Path):
     result = cutaway("generate", "今天", "-m", poet, "--max-tokens", "12", "--seed", "3")
     assert (result.code, result.err) == (0, "")
     sampling = Sampling(temperature=0.8, top_p=0.95, seed=3)
-    [expected] = continue_text(load(poet), ["今天"], max_new_tokens=12, sampling=sampling)
-    assert result.out == f"今天{expected.text}\n"
+    [expected] = continue_text(load(poet), ["今天"], search=Search(sampling=sampling), limits=Limits(12))
+    assert result.out == f"今天{expected.best.text}\n"
 
 
 def test_every_sampling_option_changes_the_text(cutaway, poet: Path):

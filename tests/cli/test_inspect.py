@@ -160,7 +160,7 @@ def test_a_file_with_what_no_part_of_the_model_reads_is_refused(cutaway, masked:
     save_file(kept, folder / "model.safetensors")
     result = cutaway("inspect", folder)
     assert (result.code, result.out) == (2, "")
-    assert "belong to no part of a bert model: classifier.weight" in result.err
+    assert "are no part of a bert model: classifier.weight" in result.err
 
 
 def test_context_changes_what_is_counted(cutaway, poet: Path):

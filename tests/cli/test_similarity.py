@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cutaway import load
-from cutaway.decode.embed import cosine_similarity, embed
+from cutaway.decode.sentence_vectors import cosine_similarity, embed
 
 TEXTS = ["我爱机器学习。", "Long time no see.", "He bought a new book."]
 

@@ -4,7 +4,7 @@ from typing import get_args
 import pytest
 
 from cutaway import Tokenizer
-from cutaway.text.plan import Kind
+from cutaway.text.tokens.plan import Kind
 
 TEXT = "我爱机器学习。\nI love machine learning, I love it.\n" * 4
 

@@ -23,7 +23,7 @@ TEXTS = ["好久不见。", "", "I love machine learning.", "   ", "今天天气
 
 
 def test_output_is_what_the_library_translates_line_by_line(cutaway, translator: Path, tmp_path: Path):
-    expected = [found.text for found in Translator(load(translator)).translate(TEXTS)]
+    expected = [found.best.text for found in Translator(load(translator)).translate(TEXTS)]
     file = tmp_path / "texts.txt"
     file.write_bytes("\ufeff{}\r\n\r\n{}\n{}\n{}".format(*(TEXTS[i] for i in (0, 2, 3, 4))).encode())
     for result in (
@@ -90,8 +90,8 @@ def test_shows_what_is_asked_for(cutaway, translator: Path):
         "log-probability",
     )
     assert all(part in everything and part not in plain for part in parts)
-    [ids] = Translator(load(translator)).translate(["好久不见。"])
-    assert all(str(id) in everything for id in ids.source_ids)
+    [found] = Translator(load(translator)).translate(["好久不见。"])
+    assert all(str(id) in everything for id in found.source.ids)
 
 
 def test_traditional_characters_are_converted_with_a_note(cutaway, translator: Path):

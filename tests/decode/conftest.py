@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cutaway.checkpoint.folder import Loaded
 from cutaway.config import ModelConfig, parse
 from cutaway.models.build import Model, build
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 History = tuple[int, ...]
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cosine_similarity
 from cutaway import Tokenizer
 from cutaway.checkpoint.folder import Loaded, load, save
 from cutaway.config import ModelConfig, parse
-from cutaway.decode.embed import embed
+from cutaway.decode.sentence_vectors import embed
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.wiring import Side
 from cutaway.models.build import PRESETS, build

@@ -14,7 +14,7 @@ from torch.nn.functional import cosine_similarity
 
 from cutaway import CutawayError, Tokenizer, inspection
 from cutaway.checkpoint.folder import load
-from cutaway.decode.embed import embed
+from cutaway.decode.sentence_vectors import embed
 from cutaway.inspection.arithmetic.explain import Arithmetic
 from cutaway.models.encoder_decoder import EncoderDecoder
 
@@ -328,26 +328,25 @@ def _edits(case: Case) -> None:
     assert not torch.equal(case.run.hidden(edit=inspection.edits([mean], case.run))[0], case.hidden)
 
 
-@checks("compare")
-def _compare(case: Case) -> None:
+@checks("diff")
+def _diff(case: Case) -> None:
     run, change = case.run, {"op": "head", "layer": LAYER, "head": HEAD}
-    found = inspection.compare(run, [change])
+    found = inspection.diff(run, [change])
     assert found.vector is not None and found.vector.pooling == embed(case.loaded, [TEXT]).pooling
     near(found.vector.base, vector_of(case.loaded), 1e-6)
     near(found.vector.changed, vector_of(case.without(LAYER, HEAD)), 1e-5)
     assert found.vector.distance == pytest.approx(case.moved(LAYER, HEAD), rel=1e-3, abs=1e-6)
     assert found.vector.distance > 1e-5 and found.departures[0].first() == LAYER + 1
     assert (found.ids, found.base, found.changed, len(found.difference)) == ([], None, None, 0)
-    same = inspection.compare(run, [])
+    same = inspection.diff(run, [])
     assert same.vector is not None and same.vector.distance == 0 and not same.departures[0].relative.any()
-    refuses(lambda: inspection.compare(run, [change], beam=2))
     for of_words in ({"op": "token", "ban": [5]}, {"op": "temperature", "value": 2}):
-        refuses(lambda of_words=of_words: inspection.compare(run, [of_words]))
+        refuses(lambda of_words=of_words: inspection.diff(run, [of_words]))
 
 
 @checks("overview")
 def _overview(case: Case) -> None:
-    found = inspection.overview(case.run, 2)
+    found = inspection.overview(case.run, top=2)
     assert found.vector is not None and len(found.heads) == 2
     near(found.vector.values, vector_of(case.loaded))
     assert found.heads == inspection.sweep(case.run).ranking[:2]
@@ -364,9 +363,7 @@ def _sweep(case: Case) -> None:
         assert each.effect == pytest.approx(case.moved(each.layer, each.head), rel=1e-3, abs=1e-6)
     assert found.ranking[0].effect > 1e-4
     mean = inspection.sweep(case.run, set="mean").effects[case.side]
-    changed = inspection.compare(
-        case.run, [{"op": "head", "layer": LAYER, "head": HEAD, "set": "mean"}]
-    ).vector
+    changed = inspection.diff(case.run, [{"op": "head", "layer": LAYER, "head": HEAD, "set": "mean"}]).vector
     assert changed is not None and float(mean[LAYER, HEAD]) == pytest.approx(
         changed.distance, rel=1e-3, abs=1e-6
     )

@@ -20,11 +20,10 @@ from tests.parity.reference import (
 from torch import Tensor
 
 from cutaway.checkpoint import folder
-from cutaway.checkpoint.architectures.registry import ARCHITECTURES, OWN_TYPE
+from cutaway.checkpoint.published import ARCHITECTURES, OWN_TYPE
 from cutaway.checkpoint.table import explicit
-from cutaway.decode.beam import beam_search
-from cutaway.decode.generate import Limits, generate
-from cutaway.decode.length_penalty import LengthPenalty
+from cutaway.decode.generation import generate
+from cutaway.decode.search import LengthPenalty, Limits, Search
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
@@ -193,19 +192,13 @@ def test_generated_ids(pair: Pair, beam: int) -> None:
             cache, prompts = ours.model.begin(2), ids.tolist()
             inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         eos = ours.config.eos_id
-        if beam == 1:
-            found = generate(ours.model, cache, prompts, limits=limits, eos_id=eos)
-        else:
-            penalty = LengthPenalty(1.0, "power")
-            results = beam_search(
-                ours.model, cache, prompts, beam=beam, limits=limits, eos_id=eos, length_penalty=penalty
-            )
-            found = [row[0] for row in results]
+        search = Search(beam=beam, length_penalty=LengthPenalty(1.0, "power"))
+        found = generate(ours.model, cache, prompts, search=search, limits=limits, eos_id=eos)
     expected: Tensor = getattr(theirs, "generate")(
         **inputs, max_new_tokens=12, num_beams=beam, do_sample=False, early_stopping="never",
         pad_token_id=0, length_penalty=1.0, forced_eos_token_id=None,
     )  # fmt: skip
-    for row, result in enumerate(found):
+    for row, [result] in enumerate(found):
         new = expected[row, len(prompts[row]) :].tolist()
         new = new[: new.index(eos)] if eos in new else new
         assert [id for id in result.ids if id != eos] == new

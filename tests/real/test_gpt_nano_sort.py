@@ -12,8 +12,8 @@ from tests.real.data import shared
 from torch import Tensor
 
 from cutaway.checkpoint.architectures.gpt2 import GPT2
-from cutaway.checkpoint.contents import Stored
 from cutaway.checkpoint.parameters import fill
+from cutaway.checkpoint.stored import Stored
 from cutaway.config import ModelConfig
 from cutaway.models.build import build
 from cutaway.models.decoder_only import DecoderOnly

@@ -14,9 +14,10 @@ from torch import Tensor
 from cutaway.checkpoint import folder
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text
+from cutaway.decode.search import Limits
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.text.formats.gguf import from_gguf
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.gguf_vocabulary import from_gguf
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 WHAT = "a small Llama that tells stories"
 # What llama2.c prints at temperature 0 (its test_all.py).
@@ -100,5 +101,5 @@ def test_it_is_the_model_it_says(loaded: Loaded) -> None:
 
 
 def test_it_tells_the_story_that_llama2_c_tells(loaded: Loaded) -> None:
-    (story,) = continue_text(loaded, [""], max_new_tokens=200)
-    assert story.text.strip() == STORY
+    (story,) = continue_text(loaded, [""], limits=Limits(200))
+    assert story.best.text.strip() == STORY

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import settings
 
-from cutaway.text.plan import Kind
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.plan import Kind
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 # The same examples in every run, and no limit of time on a machine that may be busy with training.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)

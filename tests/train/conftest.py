@@ -10,9 +10,9 @@ import torch
 from cutaway.checkpoint import folder as checkpoint
 from cutaway.config import ModelConfig, parse
 from cutaway.models.build import Model, build
-from cutaway.text.batches.packing import DocumentBatches, MaskedBatches
+from cutaway.text.batches.batch import Ragged
+from cutaway.text.batches.documents import DocumentBatches, MaskedBatches
 from cutaway.text.batches.pairs import PairBatches, Pairs
-from cutaway.text.batches.ragged import Ragged
 from cutaway.train.loop import Batches, Trainer
 from cutaway.train.objective import Objective, masked, next_token
 from cutaway.train.optimizer import Average, Optimizer

@@ -6,9 +6,9 @@ import transformers
 
 from cutaway.checkpoint import folder
 from cutaway.decode.complete import continue_text
-from cutaway.decode.fill import fill
-from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.translate import Translator
+from cutaway.decode.gaps import fill
+from cutaway.decode.search import LengthPenalty, Limits, Search
+from cutaway.decode.translator import Translator
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
 SENTENCES = [
@@ -36,14 +36,9 @@ def test_transformers_translates_the_same(translator: Translator, beam: int) -> 
             torch.tensor([ids]), num_beams=beam, do_sample=False, max_new_tokens=60, length_penalty=1.0,
             early_stopping="never", bad_words_ids=[[tokenizer.pad_token_id]],
         )  # fmt: skip
-        ours = translator.translate(
-            [text],
-            to="en" if to == "en" else "zh",
-            beam=beam,
-            length_penalty=LengthPenalty(alpha=1.0, kind="power"),
-            max_new_tokens=60,
-        )
-        assert ours[0].text == tokenizer.decode(theirs[0], skip_special_tokens=True), text
+        search = Search(beam=beam, length_penalty=LengthPenalty(alpha=1.0, kind="power"))
+        [ours] = translator.translate([text], to=to, search=search, limits=Limits(60))
+        assert ours.best.text == tokenizer.decode(theirs[0], skip_special_tokens=True), text
 
 
 EVERYDAY = {
@@ -63,7 +58,7 @@ EVERYDAY = {
 
 def test_everyday_sentences_come_out_right(translator: Translator) -> None:
     found = translator.translate(list(EVERYDAY))
-    assert dict(zip(EVERYDAY, [result.text for result in found], strict=True)) == EVERYDAY
+    assert dict(zip(EVERYDAY, [result.best.text for result in found], strict=True)) == EVERYDAY
 
 
 def test_the_poet_goes_on_in_metre_and_is_the_same_model_there() -> None:
@@ -74,7 +69,7 @@ def test_the_poet_goes_on_in_metre_and_is_the_same_model_there() -> None:
     with torch.no_grad():
         ours = loaded.model(ids)
         torch.testing.assert_close(ours, theirs(ids).logits, rtol=0, atol=1e-4)
-    poem = continue_text(loaded, ["白日依山尽，黄河入海流。"], max_new_tokens=13)[0].text
+    poem = continue_text(loaded, ["白日依山尽，黄河入海流。"], limits=Limits(13))[0].best.text
     lines = [line for line in poem.replace("。", "，").strip().split("，") if line]
     assert [len(line) for line in lines[:2]] == [5, 5], poem
 

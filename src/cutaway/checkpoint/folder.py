@@ -1,5 +1,5 @@
-"""A model folder in Hugging Face's layout: config.json, safetensors, tokenizer.json and what belongs to them; and the
-door for every other kind of checkpoint.
+"""Opening and saving a model: a folder in Hugging Face's layout (config.json, safetensors, tokenizer.json and what
+belongs to them), or a GGUF file.
 
 Everything about a model's files is untrusted. Sizes are compared before memory is taken for them, pickles are refused,
 and no code from a folder is ever run, whatever its config asks for.
@@ -12,16 +12,18 @@ from pathlib import Path
 
 import torch
 
-from cutaway.checkpoint import json_file, shards
-from cutaway.checkpoint.architectures.registry import OWN_TYPE, architecture_for, architecture_of
-from cutaway.checkpoint.contents import Contents
+from cutaway.checkpoint.gguf_model import read_gguf
 from cutaway.checkpoint.parameters import fill, spread
+from cutaway.checkpoint.published import OWN_TYPE, architecture_for, architecture_of
+from cutaway.checkpoint.stored import Contents
 from cutaway.checkpoint.table import Architecture
+from cutaway.checkpoint.weights import WEIGHTS, found_in, open_weights, write_weights
 from cutaway.config import ModelConfig, parse, to_dict
-from cutaway.errors import CutawayError
-from cutaway.files import read_text
+from cutaway.errors import CutawayError, brief
+from cutaway.files import check_links, inside, read_inside, read_text, write_json
 from cutaway.models.build import Model, skeleton
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
+from cutaway.words import Phrase, say
 
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 TEMPLATE = "chat_template.jinja"
@@ -73,22 +75,17 @@ def load(path: Path | str, dtype: torch.dtype | None = torch.float32) -> Loaded:
     contents = open_contents(path)
     config, architecture = read_config(contents)
     model = skeleton(config)
-    kept = contents.weights_type() if dtype is None else dtype
+    kept, ends = contents.weights_type() if dtype is None else dtype, contents.config.get("eos_token_id")
     fill(model, architecture, contents.tensors, contents.weights_file, kept)
     return Loaded(
         model=model.eval(),
         config=config,
         tokenizer=contents.tokenizer,
         # The model's config keeps one end; where the file's has several, all of them end a text.
-        generation={**_several_ends(contents.config), **contents.generation},
+        generation={**({"eos_token_id": ends} if isinstance(ends, list) else {}), **contents.generation},
         path=Path(path),
         chat_template=contents.chat_template,
     )
-
-
-def _several_ends(config: Mapping[str, object]) -> dict[str, object]:
-    ends = config.get("eos_token_id")
-    return {"eos_token_id": ends} if isinstance(ends, list) else {}
 
 
 def save(
@@ -111,20 +108,19 @@ def save(
     architecture = architecture_for(config)
     kept = dtype or next(model.parameters()).dtype
     if kept not in DTYPES:
-        raise CutawayError(
-            "weights are written as {values}, not as {kept}", values=", ".join(DTYPES.values()), kept=kept
-        )
+        known = ", ".join(DTYPES.values())
+        raise CutawayError("weights are written as {known}, not as {dtype}", known=known, dtype=kept)
     values: dict[str, object] = {"model_type": OWN_TYPE, **to_dict(config)}
     if architecture is not None:
         values = architecture.write_config(config)
     values["dtype"] = DTYPES[kept]
-    json_file.write(folder, "config.json", values)
-    shards.write_weights(folder, spread(model, architecture), kept, shard_size)
+    write_json(folder / "config.json", values)
+    write_weights(folder, spread(model, architecture), kept, shard_size)
     ids = {"pad": config.pad_id, "bos": config.bos_id, "eos": config.eos_id}
     defaults: dict[str, object] = {f"{role}_token_id": i for role, i in ids.items() if i is not None}
     if config.decoder_start_id is not None:
         defaults["decoder_start_token_id"] = config.decoder_start_id
-    json_file.write(folder, "generation_config.json", defaults | dict(generation or {}))
+    write_json(folder / "generation_config.json", defaults | dict(generation or {}))
     if tokenizer is not None:
         tokenizer.save(folder)
     if chat_template is not None:
@@ -139,79 +135,76 @@ def open_contents(path: Path | str) -> Contents:
     path = Path(path)
     if path.is_dir():
         found = sorted(file.name for file in path.glob("*.gguf"))
-        if shards.there(path) or not found:
+        if found_in(path) or not found:
             return _open_folder(path)
         if len(found) > 1:
             raise CutawayError(
-                "{path}: holds {count} GGUF files; give one of them: {found}",
+                "{path}: holds {count} GGUF files; give one of them: {names}",
                 path=path,
                 count=len(found),
-                found=", ".join(found[:9]),
+                names=", ".join(found[:9]),
             )
-        path = json_file.inside(path, found[0])
+        path = inside(path, found[0])
     if not path.is_file():
         raise CutawayError("{path}: no such model folder", path=path)
     if path.suffix.lower() != ".gguf":
-        advice = _is_pickle(path.name) or f"give the folder that it lies in: {path.parent}"
+        advice = _is_pickle(path.name) or say("give the folder that it lies in: {folder}", folder=path.parent)
         raise CutawayError(
             "{path}: a file, expected a model's folder or a GGUF file; {advice}", path=path, advice=advice
         )
-    from cutaway.checkpoint.gguf import contents as gguf
-
-    return gguf.read(path)
+    return read_gguf(path)
 
 
 def _open_folder(folder: Path) -> Contents:
-    config = json_file.read(folder, "config.json")
-    json_file.check_links(folder, [path for path in folder.iterdir() if path.is_symlink() and path.is_file()])
-    if not shards.there(folder):
-        pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
-        advice = f"; {_is_pickle(pickles[0])}" if pickles else ""
+    config = read_inside(folder, "config.json")
+    check_links(folder, [path for path in folder.iterdir() if path.is_symlink() and path.is_file()])
+    pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
+    if pickles and not found_in(folder):
+        advice = _is_pickle(pickles[0])
         raise CutawayError(
-            "{folder}: {weights} is missing{advice}", folder=folder, weights=shards.WEIGHTS, advice=advice
+            "{folder}: {name} is missing; {advice}", folder=folder, name=WEIGHTS, advice=advice
         )
-    tensors, weights_file = shards.open_weights(folder)
+    tensors, weights_file = open_weights(folder)
     return Contents(
         config=config,
         config_file=str(folder / "config.json"),
         tensors=tensors,
         weights_file=weights_file,
         tokenizer=Tokenizer.open(folder) if Tokenizer.found_in(folder) else None,
-        generation=json_file.read_if_there(folder, "generation_config.json"),
+        generation=read_inside(folder, "generation_config.json", optional=True),
         chat_template=_chat_template(folder),
     )
 
 
-def _is_pickle(name: str) -> str:
-    """What to do about a file that may run code when it is opened; empty for another kind of file."""
+def _is_pickle(name: str) -> Phrase | None:
+    """What to do about a file that may run code when it is opened; None for another kind of file."""
     if Path(name).suffix.lower() not in PICKLES:
-        return ""
-    return (
-        f"{name} is a pickle, which can run code and is not opened: convert it to safetensors first "
-        "(if you trust it, open it with transformers and write it with save_pretrained)"
+        return None
+    return say(
+        "{name} is a pickle, which can run code and is not opened: convert it to safetensors first "
+        "(if you trust it, open it with transformers and write it with save_pretrained)",
+        name=name,
     )
 
 
 def _chat_template(folder: Path) -> str | None:
     """chat_template.jinja, else what tokenizer_config.json has: one text, or named ones, of which `default`."""
     if (folder / TEMPLATE).exists():
-        path = json_file.inside(folder, TEMPLATE)
+        path = inside(folder, TEMPLATE)
         if path.stat().st_size > MOST_TEMPLATE_BYTES:
             raise CutawayError(
-                "{path}: too large, expected at most {most_template_bytes:,} bytes",
-                path=path,
-                most_template_bytes=MOST_TEMPLATE_BYTES,
+                "{path}: too large, expected at most {most:,} bytes", path=path, most=MOST_TEMPLATE_BYTES
             )
         return read_text(path)
-    given = json_file.read_if_there(folder, "tokenizer_config.json").get("chat_template")
+    given = read_inside(folder, "tokenizer_config.json", optional=True).get("chat_template")
     if isinstance(given, list):
         named = {entry.get("name"): entry.get("template") for entry in given if isinstance(entry, dict)}
         given = named.get("default")
     if given is not None and not isinstance(given, str):
         raise CutawayError(
-            "{folder}: chat_template is {given!r:.60}, expected a text",
-            folder=folder / "tokenizer_config.json",
-            given=given,
+            "{path}: chat_template is {value}, expected a text",
+            path=folder / "tokenizer_config.json",
+            value=brief(given),
         )
     return given
 
@@ -230,37 +223,33 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
     else:
         config = architecture.read_config(contents.config, where)
     encoder_layers = config.encoder_layers if config.family == "encoder-decoder" else 0
-    n_parts = (
-        config.n_layers + encoder_layers + config.n_experts * (config.n_layers - len(config.dense_layers))
-    )
+    experts = config.n_experts * (config.n_layers - len(config.dense_layers))
+    n_parts = config.n_layers + encoder_layers + experts
     if n_parts > n_tensors:
         raise CutawayError(
-            "{where}: asks for {n_parts:,} layers and experts, but {weights_file} has only "
-            "{n_tensors:,} tensors",
+            "{where}: asks for {parts:,} layers and experts, but {file} has only {tensors:,} tensors",
             where=where,
-            n_parts=n_parts,
-            weights_file=contents.weights_file,
-            n_tensors=n_tensors,
+            parts=n_parts,
+            file=contents.weights_file,
+            tensors=n_tensors,
         )
-    table = (
-        (config.max_len + config.position_offset) * config.d_model if config.position == "sinusoidal" else 0
-    )
+    rows = config.max_len + config.position_offset if config.position == "sinusoidal" else 0
     held = sum(prod(stored.shape) for stored in contents.tensors.values())
-    if table > max(held // 8, MOST_TABLE):
+    if rows * config.d_model > max(held // 8, MOST_TABLE):
         raise CutawayError(
-            "{where}: a table of {max_len:,} positions has {table:,} numbers, expected a small "
-            "part of those of the weights ({held:,})",
+            "{where}: a table of {positions:,} positions has {numbers:,} numbers, expected a small part of those "
+            "of the weights ({held:,})",
             where=where,
-            max_len=config.max_len,
-            table=table,
+            positions=config.max_len,
+            numbers=rows * config.d_model,
             held=held,
         )
     tokenizer = contents.tokenizer
     if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
         raise CutawayError(
-            "{where}: vocab_size is {vocab_size}, but the tokenizer has {vocab_size2} pieces",
+            "{where}: vocab_size is {size}, but the tokenizer has {pieces} pieces",
             where=where,
-            vocab_size=config.vocab_size,
-            vocab_size2=tokenizer.vocab_size,
+            size=config.vocab_size,
+            pieces=tokenizer.vocab_size,
         )
     return config, architecture

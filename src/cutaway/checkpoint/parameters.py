@@ -1,6 +1,5 @@
 """A model's parameters and the tensors of its files: filled from them, spread out to them, one tensor at a time."""
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoint.contents import Stored
+from cutaway.checkpoint.stored import Stored, check_range
 from cutaway.checkpoint.table import SAME, Architecture, Op
 from cutaway.errors import CutawayError
+from cutaway.words import listed, say
 
 # Other types hold no weights of ours: whole numbers, truth values, 8-bit floats that want scales beside them.
 WEIGHT_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -43,9 +43,9 @@ def fill(
 ) -> None:
     """Give the model, which may lie on the meta device, the file's tensors as its parameters, in `dtype`.
 
-    None as architecture stands for a file with our own names. Every tensor is accounted for before the first is
-    read, by name, type and shape; then each is read once and becomes the parameter itself, so that never more
-    than the weights and one tensor lie in memory. Tied parameters may be stored under any of their names; two
+    `architecture` is None for a file with our own names. Every tensor is accounted for before the first is read, by
+    name, type and shape; then each is read once and becomes the parameter itself, so that never more than the
+    weights and one tensor lie in memory. Tied parameters may be stored under any of their names; two
     names must then agree. Raises CutawayError for a missing, unexpected or wrongly shaped tensor; `where` is what
     it calls the file.
     """
@@ -60,13 +60,13 @@ def fill(
                 done[name] = theirs
             elif not torch.equal(value, model.get_parameter(name)):
                 raise CutawayError(
-                    "{where}: {done!r} and {theirs!r} are tied by the config but differ in the file",
+                    "{where}: {one!r} and {other!r} are tied by the config but differ in the file",
                     where=where,
-                    done=done[name],
-                    theirs=theirs,
+                    one=done[name],
+                    other=theirs,
                 )
     for names in aliases(model):
-        if names[0] not in done:  # what the file may lack: all else was missed by the plan
+        if names[0] not in done:  # what the file may lack: the plan refuses every other gap
             _assign(model, names, torch.zeros(model.get_parameter(names[0]).shape, dtype=dtype))
 
 
@@ -123,11 +123,11 @@ def _plan(
         if not there and architecture and names[0] in architecture.zero_if_absent:
             continue
         if not there:
-            expected = dict.fromkeys(theirs for theirs, _ in sources)
+            expected = dict.fromkeys(theirs for theirs, _ in sources) or names[:1]
             raise CutawayError(
-                "{where}: tensor {expected} is missing{remark}",
+                "{where}: tensor {names} is missing{remark}",
                 where=where,
-                expected=" or ".join(expected) or names[0],
+                names=listed(expected, say(" or ")),
                 remark=remark,
             )
         for theirs, op in there:
@@ -137,13 +137,12 @@ def _plan(
     ignored = set(unread(tensors, architecture))
     left = sorted(name for name in tensors if name not in wanted and name not in ignored)
     if left:
-        kind = f"a {architecture.model_type}" if architecture else "this"
         raise CutawayError(
-            "{where}: {count} tensors belong to no part of {kind} model: {left}{remark}",
+            "{where}: tensors ({count}) that are no part of a {kind} model: {names}{remark}",
             where=where,
             count=len(left),
-            kind=kind,
-            left=", ".join(left[:5]),
+            kind=architecture.model_type if architecture else "cutaway",
+            names=listed(left[:5]),
             remark=remark,
         )
     return wanted
@@ -153,11 +152,11 @@ def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
     if stored.dtype not in WEIGHT_TYPES:
         kind = stored.kind or str(stored.dtype).removeprefix("torch.")
         raise CutawayError(
-            "{where}: tensor {theirs!r} is of type {kind}, expected floats of 16, 32 or 64 bits for {name}",
+            "{where}: tensor {name!r} is of type {kind}, expected floats of 16, 32 or 64 bits for {ours}",
             where=where,
-            theirs=theirs,
+            name=theirs,
             kind=kind,
-            name=use.names[0],
+            ours=use.names[0],
         )
     try:
         shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta")).shape
@@ -165,12 +164,12 @@ def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
         shape = stored.shape
     if shape != use.shape:
         raise CutawayError(
-            "{where}: tensor {theirs!r} gives {name} the shape {shape}, the config asks for {shape2}",
+            "{where}: tensor {name!r} gives {ours} the shape {shape}, the config asks for {expected}",
             where=where,
-            theirs=theirs,
-            name=use.names[0],
+            name=theirs,
+            ours=use.names[0],
             shape=list(shape),
-            shape2=list(use.shape),
+            expected=list(use.shape),
         )
 
 
@@ -179,21 +178,6 @@ def _sources(architecture: Architecture | None, names: Sequence[str]) -> list[tu
     if architecture is None:
         return [(name, SAME) for name in names]
     return [source for name in names for source in architecture.theirs(name)]
-
-
-def check_range(value: Tensor, dtype: torch.dtype, name: str, where: str) -> None:
-    """Raises CutawayError when a finite value would be infinite in `dtype`. Only float16 is that narrow."""
-    if dtype != torch.float16 or value.dtype == dtype or not value.numel():
-        return
-    largest = max(abs(float(edge)) for edge in value.aminmax())
-    if 65_520 <= largest < math.inf:  # halfway to the number after the largest
-        raise CutawayError(
-            "{where}: tensor {name!r} has values up to {largest:.4g}, more than float16 can hold; "
-            "use bfloat16 or float32",
-            where=where,
-            name=name,
-            largest=largest,
-        )
 
 
 def _assign(model: nn.Module, names: Sequence[str], value: Tensor) -> None:

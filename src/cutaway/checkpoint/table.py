@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from cutaway.config import ModelConfig, parse
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, brief
+from cutaway.words import Text
 
 Value = object
+Config = Mapping[str, Value]  # a config.json
 # TensorFlow's names of a norm's scale and shift, which the first files of BERT have to this day.
 OLDER_ENDS = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
 
@@ -59,7 +61,7 @@ class Key:
     ours: str
     default: Value = ...
     write_only: bool = False
-    read: Callable[[Value, Mapping[str, Value]], Value] = lambda value, _: value
+    read: Callable[[Value, Config], Value] = lambda value, _: value
     write: Callable[[Value, ModelConfig], Value] = lambda value, _: value
 
 
@@ -80,15 +82,15 @@ class Architecture:
     class_name: str
     keys: tuple[Key, ...]
     rows: tuple[Row, ...]
-    fixed: Mapping[str, Value]
-    constants: Mapping[str, Value] = field(default_factory=dict)
-    written: Mapping[str, Value] = field(default_factory=dict)
+    fixed: Config
+    constants: Config = field(default_factory=dict)
+    written: Config = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     zero_if_absent: tuple[str, ...] = ()
     base_class: str | None = None
     prefix: str = ""
-    remark: str = ""
-    when: Callable[[Mapping[str, Value]], bool] = lambda _: True
+    remark: Text = ""
+    when: Callable[[Config], bool] = lambda _: True
     fits: Callable[[ModelConfig], bool] = lambda _: True
 
     def without_prefix(self) -> "Architecture":
@@ -105,43 +107,42 @@ class Architecture:
         fixed = {**self.fixed, "head": "none", "head_bias": False}
         return replace(self, class_name=self.base_class, rows=rows, fixed=fixed)
 
-    def read_config(self, theirs: Mapping[str, Value], where: str) -> ModelConfig:
+    def read_config(self, theirs: Config, where: str) -> ModelConfig:
         """Raises CutawayError naming the key of the file that is missing, wrong, or not supported."""
         for key, value in self.constants.items():
             if theirs.get(key) not in (None, value):
                 raise CutawayError(
-                    "{where}: {key} is {their!r}; only {value!r} is supported for {model_type}",
+                    "{where}: {key} is {value!r}; only {supported!r} is supported for {kind}",
                     where=where,
                     key=key,
-                    their=theirs[key],
-                    value=value,
-                    model_type=self.model_type,
+                    value=theirs[key],
+                    supported=value,
+                    kind=self.model_type,
                 )
         ours: dict[str, Value] = dict(self.fixed)
         source: dict[str, str] = {}
         for key in (key for key in self.keys if not key.write_only):
             if key.theirs not in theirs and key.default is ...:
-                raise CutawayError("{where}: key {theirs!r} is missing", where=where, theirs=key.theirs)
+                raise CutawayError("{where}: key {key!r} is missing", where=where, key=key.theirs)
             try:
                 value = key.read(theirs.get(key.theirs, key.default), theirs)
-            except (TypeError, KeyError, AttributeError) as error:
-                found = theirs.get(key.theirs)
+            except (TypeError, KeyError, AttributeError, OverflowError) as error:
                 raise CutawayError(
-                    "{where}: {theirs} is {found!r}, which cannot be understood",
+                    "{where}: {key} is {value}, which cannot be understood",
                     where=where,
-                    theirs=key.theirs,
-                    found=found,
+                    key=key.theirs,
+                    value=brief(theirs.get(key.theirs)),
                 ) from error
-            except ValueError as error:
+            except CutawayError as error:
                 raise CutawayError(
-                    "{where}: {theirs}: {error}", where=where, theirs=key.theirs, error=error
+                    "{where}: {key}: {error}", where=where, key=key.theirs, error=error
                 ) from error
             if key.ours in source and ours[key.ours] != value:
                 raise CutawayError(
-                    "{where}: {source} and {theirs} differ; one {ours} for both is supported",
+                    "{where}: {key} and {other} differ; one {ours} for both is supported",
                     where=where,
-                    source=source[key.ours],
-                    theirs=key.theirs,
+                    key=source[key.ours],
+                    other=key.theirs,
                     ours=key.ours,
                 )
             ours[key.ours], source[key.ours] = value, key.theirs
@@ -182,19 +183,6 @@ class Architecture:
 
     def _rows_of(self, ours: str) -> list[Row]:
         return [row for row in self.rows if row.ours == ours]
-
-
-def token_id(value: Value, _: Mapping[str, Value]) -> Value:
-    """One id: the first where a file lists several ends (all of them stand in generation_config.json), None for a
-    negative one, by which old files say that there is none."""
-    first = value[0] if isinstance(value, list) and value else value
-    return None if isinstance(first, int) and first < 0 else first
-
-
-def control_ids(pad: Value = None, bos: Value = None, eos: Value = None) -> tuple[Key, ...]:
-    """The keys of control tokens, with the defaults that an architecture's own configuration has."""
-    roles = {"pad": pad, "bos": bos, "eos": eos}
-    return tuple(Key(f"{role}_token_id", f"{role}_id", id, read=token_id) for role, id in roles.items())
 
 
 def explicit(config: ModelConfig) -> ModelConfig:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.arguments import Seed, Temperature, TopP
 from cutaway.cli.help import described
 from cutaway.cli.terminal import note, write
 from cutaway.errors import CutawayError
@@ -15,7 +16,7 @@ from cutaway.words import say, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
-    from cutaway.decode.chat import Conversation
+    from cutaway.decode.conversation import Conversation
 
 
 @described(
@@ -36,28 +37,23 @@ def chat(
             metavar=told("TEXT"),
         ),
     ] = None,
-    temperature: Annotated[
-        float,
-        typer.Option(help=told("0 takes the likeliest token; 1 draws as learned.")),
-    ] = 0.7,
-    top_p: Annotated[
-        float,
-        typer.Option(help=told("Draw from the fewest tokens that have this mass.")),
-    ] = 0.95,
+    temperature: Temperature = 0.7,
+    top_p: TopP = 0.95,
     max_tokens: Annotated[int, typer.Option(help=told("Most new tokens of an answer."))] = 512,
-    seed: Annotated[int, typer.Option(help=told("The same seed gives the same answers."))] = 0,
+    seed: Seed = 0,
 ) -> None:
     path = find(model)
 
     from cutaway.checkpoint.folder import load
-    from cutaway.decode.chat import Conversation
+    from cutaway.decode.conversation import Conversation
     from cutaway.decode.sampling import Sampling
+    from cutaway.decode.search import Limits, Search
 
     conversation = Conversation(
         load(path),
         system=system,
-        max_new_tokens=max_tokens,
-        sampling=Sampling(temperature=temperature, top_p=top_p, seed=seed),
+        search=Search(sampling=Sampling(temperature=temperature, top_p=top_p, seed=seed)),
+        limits=Limits(max_tokens),
     )
     if not sys.stdin.isatty():
         for message in _piped():
@@ -96,10 +92,10 @@ def _piped() -> Iterator[str]:
             text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise CutawayError(
-                "standard input:{number}: not UTF-8 at byte {start} of the line (0x{line:02X})",
+                "standard input:{number}: not UTF-8 at byte {place} of the line (0x{byte:02X})",
                 number=number,
-                start=error.start + 1,
-                line=line[error.start],
+                place=error.start + 1,
+                byte=line[error.start],
             ) from error
         if text.strip():
             yield text

@@ -109,10 +109,10 @@ def size_in_bytes(text: str) -> int:
 
 def copy_settings(source: Path, out: Path) -> None:
     """What sentence-transformers reads beside a model: how its vectors are pooled."""
-    from cutaway.checkpoint import json_file
+    from cutaway.files import inside
 
     for pattern in SENTENCE_SETTINGS:
         for file in sorted(source.glob(pattern)) if source.is_dir() else ():
             name = file.relative_to(source)
             (out / name).parent.mkdir(exist_ok=True)
-            copyfile(json_file.inside(source, str(name)), out / name)
+            copyfile(inside(source, str(name)), out / name)

@@ -58,7 +58,8 @@ def demo(
     lang = lang or reader_locale()
     words = WORDS[lang]
 
-    from cutaway.inspection.pages.alignment import alignment_map
+    from cutaway.decode.search import Search
+    from cutaway.inspection.questions.align import alignment_map
 
     translator = open_translator(TRANSLATOR)
     write(words["opening"].format(parameters=sum(p.numel() for p in translator.model.parameters())))
@@ -66,13 +67,14 @@ def demo(
     arrow = "→" if shows_unicode() else "->"
     wide = max(map(width, TEXTS))
     for found in translator.translate(TEXTS):
-        write(f"  {pad(found.source, wide)}  {arrow}  {found.text}")
+        write(f"  {pad(found.source.text, wide)}  {arrow}  {found.best.text}")
     write()
-    [drawn] = translator.translate([DRAWN], attention="mean")
-    assert drawn.alignment is not None
-    write(words["drawing"].format(source=drawn.source, text=drawn.text))
+    [drawn] = translator.translate([DRAWN], search=Search(beam=4, attention="mean"))
+    source, best = drawn.source, drawn.best
+    assert best.alignment is not None
+    write(words["drawing"].format(source=source.text, text=best.text))
     write()
-    write_map(alignment_map(drawn.alignment, drawn.target_pieces, drawn.source_pieces), lang)
+    write_map(alignment_map(best.alignment, best.pieces, source.pieces), lang)
     write(words["reading"])
     write()
     write(words["next"])

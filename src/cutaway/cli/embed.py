@@ -12,12 +12,12 @@ from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
-from cutaway.words import said, say, say_in, told
+from cutaway.words import listed, said, say, say_in, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
     from cutaway.checkpoint.folder import Loaded
-    from cutaway.decode.embed import Embeddings
+    from cutaway.decode.sentence_vectors import Embeddings
 
 NO_MODEL = (
     "no model was given, and none of the bundled ones is made for sentence vectors. One that is: "
@@ -80,7 +80,7 @@ def open_embedder(model: str | None) -> "Loaded":
 
 def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
     """The vectors; notes go to standard error, and so does progress where that is a terminal."""
-    from cutaway.decode.embed import embed
+    from cutaway.decode.sentence_vectors import embed
 
     with typer.progressbar(
         length=len(texts),
@@ -92,8 +92,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
     for remark in found.notes[:_NOTES]:
         note(remark)
     if len(found.notes) > _NOTES:
-        more = f"{len(found.notes) - _NOTES:,}"
-        note(told("and {more} more such texts", more=more))
+        note(told("and {count:,} more such texts", count=len(found.notes) - _NOTES))
     return found
 
 
@@ -108,7 +107,7 @@ def _check(output: Path, as_json: bool) -> None:
             output=output,
             suffix=output.suffix,
             hint=hint,
-            formats=", ".join(_FORMATS),
+            formats=listed(_FORMATS),
         )
     if not output.parent.is_dir():
         raise CutawayError(

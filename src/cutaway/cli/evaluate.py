@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.arguments import Alpha, Beam, ModelName
 from cutaway.cli.help import described
 from cutaway.cli.terminal import note, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
-from cutaway.words import say, told
+from cutaway.words import listed, say, told
 from cutaway.zoo import TRANSLATOR
 
 _BATCH = 64  # texts between two reports of progress
@@ -36,19 +37,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help=told("Use the lines with this label only; may be repeated.")),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help=told("A bundled model's name, or a model's folder."),
-        ),
-    ] = TRANSLATOR,
-    beam: Annotated[
-        int,
-        typer.Option(help=told("Hypotheses kept side by side; 1 is greedy.")),
-    ] = 4,
-    length_penalty: Annotated[float, typer.Option(help=told("Exponent of the length penalty (GNMT)."))] = 0.6,
+    model: ModelName = TRANSLATOR,
+    beam: Beam = 4,
+    length_penalty: Alpha = 0.6,
     limit: Annotated[int | None, typer.Option(min=1, help=told("Use the first lines only."))] = None,
     out: Annotated[Path | None, typer.Option(help=told("Write the translations to this file."))] = None,
     as_json: Annotated[
@@ -65,10 +56,10 @@ def evaluate(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    from cutaway.decode.length_penalty import LengthPenalty
+    from cutaway.decode.search import LengthPenalty, Search
 
     began = time.perf_counter()
-    penalty = LengthPenalty(length_penalty)
+    search = Search(beam=beam, length_penalty=LengthPenalty(length_penalty))
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))  # alike lengths share a batch
     found: dict[int, str] = {}
     cut = 0
@@ -84,12 +75,11 @@ def evaluate(
             results = translator.translate(
                 batch,
                 to=to if translator.languages else None,
-                beam=beam,
-                length_penalty=penalty,
+                search=search,
                 truncate=True,
             )
-            cut += sum(result.cut for result in results)
-            found |= {i: result.text for i, result in zip(places, results, strict=True)}
+            cut += sum(result.source.cut for result in results)
+            found |= {i: result.best.text for i, result in zip(places, results, strict=True)}
             bar.update(len(batch))
     if cut:
         note(
@@ -141,9 +131,12 @@ def read_pairs(
     files = [source, reference] + ([labels] if labels else [])
     texts = [list(read_lines(file)) for file in files]
     if len({len(lines) for lines in texts}) > 1:
-        counts = ", ".join(f"{file} has {len(lines):,}" for file, lines in zip(files, texts, strict=True))
+        counts = listed(
+            say("{file} has {count:,}", file=file, count=len(lines))
+            for file, lines in zip(files, texts, strict=True)
+        )
         raise CutawayError(
-            "files whose lines belong together differ in length: {counts} lines", counts=counts
+            "files whose lines belong together have different numbers of lines: {counts}", counts=counts
         )
     rows = list(zip(*texts, strict=True))
     if labels is not None:
@@ -151,11 +144,11 @@ def read_pairs(
         for label in only:
             if label not in there:
                 raise CutawayError(
-                    "{labels}: no line has the label {label!r}{hint}; labels: {there}",
-                    labels=labels,
+                    "{file}: no line has the label {label!r}{hint}; labels: {there}",
+                    file=labels,
                     label=label,
                     hint=nearest(label, there),
-                    there=", ".join(there),
+                    there=listed(there),
                 )
         rows = [row for row in rows if row[2].strip() in only]
     if not rows:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.arguments import ModelName, OneObjectEach
 from cutaway.cli.help import described
 from cutaway.cli.terminal import texts_from, write, write_table
 from cutaway.words import say, told
@@ -18,28 +19,15 @@ def fill(
         str | None,
         typer.Argument(help=told("A text with [MASK] for each gap; without it, lines from standard input.")),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help=told("A bundled model's name, or a model's folder."),
-        ),
-    ] = MASKED,
+    model: ModelName = MASKED,
     top: Annotated[int, typer.Option(help=told("How many candidates for a gap to show."))] = 5,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help=told("One JSON object a text, with everything."),
-        ),
-    ] = False,
+    as_json: OneObjectEach = False,
 ) -> None:
     texts = texts_from(text)
     folder = find(model)
 
     from cutaway.checkpoint.folder import load
-    from cutaway.decode.fill import fill
+    from cutaway.decode.gaps import fill
 
     loaded = load(folder)
     for line in texts:

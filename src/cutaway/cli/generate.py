@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.arguments import MinP, ModelName, RepetitionPenalty, Seed, Temperature, TopK, TopP
 from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write
 from cutaway.words import say, told
@@ -17,40 +18,18 @@ def generate(
         str | None,
         typer.Argument(help=told("The beginning; without it, standard input as one text.")),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help=told("A bundled model's name, or a model's folder."),
-        ),
-    ] = POET,
+    model: ModelName = POET,
     max_tokens: Annotated[int, typer.Option(help=told("Most new tokens."))] = 100,
     min_tokens: Annotated[
         int,
         typer.Option(help=told("Fewest new tokens before the model may end.")),
     ] = 0,
-    temperature: Annotated[
-        float,
-        typer.Option(help=told("0 takes the likeliest token; 1 draws as learned.")),
-    ] = 0.8,
-    top_k: Annotated[
-        int,
-        typer.Option(help=told("Draw from the k likeliest tokens; 0: from all.")),
-    ] = 0,
-    top_p: Annotated[
-        float,
-        typer.Option(help=told("Draw from the fewest tokens that have this mass.")),
-    ] = 0.95,
-    min_p: Annotated[
-        float,
-        typer.Option(help=told("Leave out tokens below this share of the likeliest.")),
-    ] = 0.0,
-    repetition_penalty: Annotated[
-        float,
-        typer.Option(help=told("Above 1: make tokens less likely that stand there already.")),
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(help=told("The same seed gives the same text."))] = 0,
+    temperature: Temperature = 0.8,
+    top_k: TopK = 0,
+    top_p: TopP = 0.95,
+    min_p: MinP = 0.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    seed: Seed = 0,
     truncate: Annotated[
         bool,
         typer.Option(
@@ -72,23 +51,24 @@ def generate(
     from cutaway.checkpoint.folder import load
     from cutaway.decode.complete import prepare_prompt, stream_text
     from cutaway.decode.sampling import Sampling
+    from cutaway.decode.search import Limits, Search
 
     loaded = load(folder)
     for remark in prepare_prompt(loaded, text, truncate=truncate).notes:
         note(remark)
+    sampling = Sampling(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+    )
     tokens = stream_text(
         loaded,
         text,
-        max_new_tokens=max_tokens,
-        min_new_tokens=min_tokens,
-        sampling=Sampling(
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            seed=seed,
-        ),
+        search=Search(sampling=sampling),
+        limits=Limits(max_tokens, min_tokens),
         truncate=truncate,
     )
     if as_json:

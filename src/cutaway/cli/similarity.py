@@ -36,7 +36,7 @@ def similarity(
     loaded = open_embedder(model)
     found = embed_with_notes(loaded, given)
 
-    from cutaway.decode.embed import cosine_similarity
+    from cutaway.decode.sentence_vectors import cosine_similarity
 
     cosines = cosine_similarity(found.vectors).tolist()
     if as_json:

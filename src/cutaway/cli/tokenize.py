@@ -12,7 +12,7 @@ from cutaway.words import say, told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
-    from cutaway.text.tokenizer import Tokenizer
+    from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 @described(
@@ -42,7 +42,7 @@ def tokenize(
 
 def open_tokenizer(name_or_path: str) -> "Tokenizer":
     """The tokenizer of a bundled model, of a folder, or of a tokenizer.json."""
-    from cutaway.text.tokenizer import Tokenizer
+    from cutaway.text.tokens.tokenizer import Tokenizer
 
     path = Path(name_or_path).expanduser()
     if not (path.is_file() or (path / "tokenizer.json").is_file()):

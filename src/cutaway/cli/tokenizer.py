@@ -7,7 +7,7 @@ import typer
 
 from cutaway.cli.help import Command, Group, described
 from cutaway.errors import CutawayError
-from cutaway.text.plan import Kind, Normalization
+from cutaway.text.tokens.plan import Kind, Normalization
 from cutaway.words import say, told
 
 tokenizer = typer.Typer(cls=Group, no_args_is_help=True)
@@ -74,7 +74,7 @@ def train(
     if out.exists() and not out.is_dir():
         raise CutawayError("{path}: a file, expected a folder to write to", path=out)
 
-    from cutaway.text.tokenizer import Tokenizer
+    from cutaway.text.tokens.tokenizer import Tokenizer
 
     learned = Tokenizer.train(
         files,

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.arguments import OneText
+from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
 from cutaway.cli.help import described
 from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
 from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
-    from cutaway.decode.parts import Hypothesis
-    from cutaway.decode.translate import Translation, Translator
+    from cutaway.decode.text_model import Hypothesis
+    from cutaway.decode.translator import Translation, Translator
 
 
 class Show(StrEnum):
@@ -43,26 +43,13 @@ def translate(
             help=told("zh or en; not given: English when there are Chinese characters, else Chinese.")
         ),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help=told("A bundled model's name, or a model's folder."),
-        ),
-    ] = TRANSLATOR,
-    beam: Annotated[
-        int,
-        typer.Option(help=told("Hypotheses kept side by side; 1 is greedy.")),
-    ] = 4,
+    model: ModelName = TRANSLATOR,
+    beam: Beam = 4,
     nbest: Annotated[
         int,
         typer.Option(help=told("How many translations of a text to print, best first.")),
     ] = 1,
-    length_penalty: Annotated[
-        float,
-        typer.Option(help=told("Exponent of the length penalty (GNMT); larger favours longer translations.")),
-    ] = 0.6,
+    length_penalty: Alpha = 0.6,
     max_tokens: Annotated[
         int | None,
         typer.Option(help=told("Most tokens of a translation; not given: twice the source's and 20.")),
@@ -81,36 +68,32 @@ def translate(
             help=told("Also show where it looked, how texts were cut, or how sure it was; may be repeated.")
         ),
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help=told("One JSON object a text, with everything."),
-        ),
-    ] = False,
+    as_json: OneObjectEach = False,
 ) -> None:
     texts = texts_from(text, file)
     translator = open_translator(model)
 
-    from cutaway.decode.length_penalty import LengthPenalty
+    from cutaway.decode.search import LengthPenalty, Limits, Search
 
     wanted = list(dict.fromkeys(show or []))
+    search = Search(
+        beam=beam,
+        n_best=nbest,
+        length_penalty=LengthPenalty(length_penalty),
+        alternatives=3 if as_json or Show.SCORES in wanted else 0,
+        attention="mean" if as_json or Show.ALIGNMENT in wanted else None,
+    )
     for start in range(0, len(texts), _BATCH):
         found = translator.translate(
             texts[start : start + _BATCH],
             to=to,
-            beam=beam,
-            n_best=nbest,
-            length_penalty=LengthPenalty(length_penalty),
-            max_new_tokens=max_tokens,
-            min_new_tokens=min_tokens,
-            alternatives=3 if as_json or Show.SCORES in wanted else 0,
-            attention="mean" if as_json or Show.ALIGNMENT in wanted else None,
+            search=search,
+            limits=Limits(max_tokens, min_tokens),
             truncate=truncate,
             numbered_from=start + 1,
         )
         for number, translation in enumerate(found, start=start + 1):
-            for remark in translation.notes:
+            for remark in translation.source.notes:
                 line = say("line {number}: {remark}", number=number, remark=remark)
                 note(remark if len(texts) == 1 else line)
             if as_json:
@@ -124,7 +107,7 @@ def open_translator(model: str) -> "Translator":
     folder = find(model)
 
     from cutaway.checkpoint.folder import load
-    from cutaway.decode.translate import Translator
+    from cutaway.decode.translator import Translator
 
     return Translator(load(folder))
 
@@ -132,12 +115,12 @@ def open_translator(model: str) -> "Translator":
 def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
     for hypothesis in translation.hypotheses:
         write(hypothesis.text if nbest == 1 else f"{hypothesis.score:.3f}\t{hypothesis.text}")
-    if not translation.source_ids:
+    if not translation.source.ids:
         return
     for what in wanted:
         if what == Show.TOKENS:
             write()
-            show_tokens(told("source piece"), translation.source_ids, translation.source_pieces)
+            show_tokens(told("source piece"), translation.source.ids, translation.source.pieces)
         for hypothesis in translation.hypotheses:
             write()
             if what == Show.ALIGNMENT:
@@ -152,10 +135,10 @@ def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
 
 def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None:
     """Draw the cross-attention, averaged over layers and heads, that chose each token."""
-    from cutaway.inspection.pages.alignment import alignment_map
+    from cutaway.inspection.questions.align import alignment_map
 
     assert hypothesis.alignment is not None
-    write_map(alignment_map(hypothesis.alignment, hypothesis.pieces, translation.source_pieces))
+    write_map(alignment_map(hypothesis.alignment, hypothesis.pieces, translation.source.pieces))
 
 
 def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:
@@ -194,11 +177,11 @@ def show_scores(hypothesis: "Hypothesis") -> None:
 def as_object(translation: "Translation") -> dict[str, object]:
     """A translation as JSON holds it: numbers as they are, weights as rows over the source pieces."""
     return {
-        "source": translation.source,
-        "to": translation.to,
-        "source_ids": translation.source_ids,
-        "source_pieces": translation.source_pieces,
-        "notes": [said(remark, reader_locale()) for remark in translation.notes],
+        "source": translation.source.text,
+        "to": translation.source.to,
+        "source_ids": translation.source.ids,
+        "source_pieces": translation.source.pieces,
+        "notes": [said(remark, reader_locale()) for remark in translation.source.notes],
         "translations": [
             {
                 "text": hypothesis.text,

@@ -5,51 +5,22 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal
+from typing import Generic
 
 import torch
 from torch import Tensor
 
-from cutaway.decode.generate import (
-    MAX_ALTERNATIVES,
+from cutaway.decode.search import BeamStep, Candidate, Limits, Search
+from cutaway.decode.stepping import (
     Alternatives,
+    C,
+    Choice,
     Finish,
     Generated,
-    Limits,
-    RowLimits,
-    check_finite,
-    choosable,
-    end_ids,
-    most_probable,
-    seen_in,
+    StepModel,
+    Stepper,
+    stack_attention,
 )
-from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.padding import pad_left
-from cutaway.decode.sampling import Sampling, penalise_repetition
-from cutaway.decode.stepping import Attention, C, StepModel, Stepper, stack_attention
-from cutaway.errors import CutawayError
-
-MAX_BEAM = 32
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One continuation that a step of the search weighed."""
-
-    parent: int  # which live hypothesis of the step before it continues; 0 in the first step
-    id: int
-    total: float  # sum of log-probabilities up to here
-    fate: Literal["live", "stop", "length", "dropped"]
-
-
-@dataclass(frozen=True)
-class BeamStep:
-    """One sentence's step, for drawing the tree: its candidates, best first. The live ones, in this order, are the
-    parents of the next step."""
-
-    row: int
-    length: int
-    candidates: list[Candidate]
 
 
 def beam_search(
@@ -57,18 +28,12 @@ def beam_search(
     cache: C,
     prompts: Sequence[Sequence[int]],
     *,
-    beam: int,
-    n_best: int = 1,
+    search: Search,
     limits: Limits | Sequence[Limits],
     eos_id: int | Sequence[int] | None,
-    length_penalty: LengthPenalty | None = None,
-    repetition_penalty: float = 1.0,
     forbidden: Sequence[int] = (),
-    alternatives: int = 0,
-    attention: Attention = None,
-    observe: Callable[[BeamStep], None] | None = None,
 ) -> list[list[Generated]]:
-    """The `n_best` results of every prompt, best score first, all distinct.
+    """The `search.n_best` results of every prompt, best score first, all distinct.
 
     Each step weighs all continuations of a prompt's `beam` live hypotheses. Those among the best `beam` that end
     are finished and frozen; the best `beam` of the others live on. A prompt is done when no live hypothesis can
@@ -76,35 +41,13 @@ def beam_search(
     the best of all sequences. Hypotheses at their limit compete as they are, with `finish` "length".
 
     There are fewer results than n only where fewer sequences exist. A repetition penalty changes what the search
-    ranks by, hence `score`, but not `log_probs`. `observe` is called with every step of every prompt.
-    Other arguments as in `generate`.
+    ranks by, hence `score`, but not `log_probs`. `search.observe` is called with every step of every prompt.
+    Other arguments as in `generation.generate`.
     """
-    if not 1 <= beam <= MAX_BEAM:
-        raise CutawayError("beam is {beam}, expected 1 to {max_beam}", beam=beam, max_beam=MAX_BEAM)
-    if not 1 <= n_best <= beam:
-        raise CutawayError(
-            "n_best is {n_best}, expected 1 to the beam's width ({beam})", n_best=n_best, beam=beam
-        )
-    if not 0 <= alternatives <= MAX_ALTERNATIVES:
-        raise CutawayError(
-            "alternatives is {alternatives}, expected 0 to {max_alternatives}",
-            alternatives=alternatives,
-            max_alternatives=MAX_ALTERNATIVES,
-        )
-    search = _Search(
-        Stepper(model, cache, attention),
-        prompts,
-        beam,
-        n_best,
-        RowLimits(limits, prompts),
-        end_ids(eos_id),
-        length_penalty or LengthPenalty(),
-        Sampling(repetition_penalty=repetition_penalty).repetition_penalty,
-        torch.tensor(list(forbidden), dtype=torch.long),
-        alternatives,
-        observe,
-    )
-    return search.run()
+    stepper = Stepper(model, cache, prompts, search)
+    penalty = search.sampling.repetition_penalty
+    choice = Choice(prompts, limits, eos_id, forbidden, penalty, stepper.device)
+    return _Beams(stepper, choice, search, len(prompts)).run()
 
 
 @dataclass(frozen=True)
@@ -130,161 +73,140 @@ class _End:
     finish: Finish
 
 
-class _Search(Generic[C]):
+@dataclass(frozen=True)
+class _Candidates:
+    """The best continuations of every sentence, best first: (N, C) each. C is such that `beam` of them do not end,
+    however many do."""
+
+    totals: Tensor  # sums of log-probabilities, float64; -inf where there is no such candidate
+    rows: Tensor  # the rows they continue
+    ids: Tensor
+    log_probs: Tensor  # of the ids, under the model itself
+    ended: Tensor  # bool: the id ends the text
+
+
+class _Beams(Generic[C]):
     def __init__(
         self,
         stepper: Stepper[C],
-        prompts: Sequence[Sequence[int]],
-        beam: int,
-        n_best: int,
-        limits: RowLimits,
-        ends: Tensor,
-        length_penalty: LengthPenalty,
-        repetition_penalty: float,
-        forbidden: Tensor,
-        alternatives: int,
-        observe: Callable[[BeamStep], None] | None,
-    ):
-        self._stepper, self._prompts, self._limits = stepper, prompts, limits
-        self._beam, self._n_best = beam, n_best
-        self._ends, self._forbidden = ends.to(stepper.device), forbidden.to(stepper.device)
-        self._length_penalty, self._repetition_penalty = length_penalty, repetition_penalty
-        self._alternatives, self._observe = alternatives, observe
-        self._sentences = list(range(len(prompts)))
-        self._totals = torch.zeros(len(prompts), 1, dtype=torch.float64, device=stepper.device)  # (N, K)
+        choice: Choice,
+        search: Search,
+        sentences: int,
+    ) -> None:
+        self._stepper, self._choice, self._search = stepper, choice, search
+        self._sentences = list(range(sentences))
+        self._totals = torch.zeros(sentences, 1, dtype=torch.float64, device=stepper.device)  # (N, K)
+        self._last = torch.empty(0)  # (R,) the newest ids
         self._written: list[_Written] = []
-        self._finished: list[list[_End]] = [[] for _ in prompts]  # each at most n best, sorted
-        self._seen: Tensor | None = None  # (R, V) bool, only kept for the repetition penalty
+        self._finished: list[list[_End]] = [[] for _ in range(sentences)]  # each at most n best, sorted
 
     @torch.inference_mode()
     def run(self) -> list[list[Generated]]:
-        if self._sentences:
-            ids, mask = pad_left(self._prompts, self._stepper.device)
-            while self._sentences:
-                ids, mask = self._advance(ids, mask), None
+        while self._sentences:
+            self._advance()
         return [[self._result(end) for end in ends] for ends in self._finished]
 
-    def _advance(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """One step of all sentences: ids (R, T) -> the next step's ids (R', 1)."""
-        logits, attention = self._stepper.step(ids, mask)  # (R, V)
-        log_total = logits.logsumexp(dim=-1, keepdim=True)
-        check_finite(log_total, f"at new token {len(self._written) + 1}")
-        totals, rows, ids = self._candidates(logits, log_total)  # (N, C) each
-        log_probs = logits[rows, ids] - log_total[rows, 0]
-        length = len(self._written) + 1
-        possible = totals > -math.inf
-        ended = torch.isin(ids, self._ends) & possible
-        at_limit = torch.tensor([self._limits.most[s] == length for s in self._sentences], device=ids.device)
-        self._finish(totals, rows, ids, log_probs, ended, ended | (at_limit[:, None] & possible))
+    def _advance(self) -> None:
+        """One step of all sentences."""
+        seen = self._stepper.step(self._last)
+        found = self._candidates(seen.logits, seen.log_total)
+        length = self._stepper.length
+        limits = [self._choice.most[sentence] == length for sentence in self._sentences]
+        at_limit = torch.tensor(limits, device=found.ids.device)
+        self._finish(found, found.ended | (at_limit[:, None] & (found.totals > -math.inf)))
         # A stable sort brings those that go on to the front, still best first.
-        live = ended.byte().sort(dim=1, stable=True).indices[:, : self._beam]  # (N, K)
-        live_totals = totals.masked_fill(ended, -math.inf).gather(1, live)
-        open_ = [
+        live = found.ended.byte().sort(dim=1, stable=True).indices[:, : self._search.beam]  # (N, K)
+        live_totals = found.totals.masked_fill(found.ended, -math.inf).gather(1, live)
+        best = live_totals[:, 0].tolist()
+        going_on = [
             i
-            for i, (limit, total) in enumerate(
-                zip(at_limit.tolist(), live_totals[:, 0].tolist(), strict=True)
-            )
-            if not limit and self._can_improve(self._sentences[i], total)
+            for i, sentence in enumerate(self._sentences)
+            if not limits[i] and self._can_improve(sentence, best[i])
         ]
-        if self._observe is not None:
-            self._report(totals, rows, ids, ended, at_limit, live)
-        kept = torch.tensor(open_, dtype=torch.long, device=ids.device)
+        if self._search.observe is not None:
+            self._report(self._search.observe, found, limits, live)
+        kept = torch.tensor(going_on, dtype=torch.long, device=live.device)
         live = live[kept]
-        parents, next_ids = (values[kept].gather(1, live).flatten() for values in (rows, ids))
+        parents, self._last, log_probs = (
+            values[kept].gather(1, live).flatten() for values in (found.rows, found.ids, found.log_probs)
+        )
         self._written.append(
             _Written(
-                next_ids.tolist(),
-                log_probs[kept].gather(1, live).flatten().tolist(),
-                parents.tolist(),
-                most_probable(logits, log_total, self._alternatives),
-                attention,
+                self._last.tolist(), log_probs.tolist(), parents.tolist(), seen.alternatives, seen.attention
             )
         )
-        same_source = len(open_) == len(self._sentences) and live.shape[1] == self._totals.shape[1]
-        self._sentences = [self._sentences[i] for i in open_]
+        same_source = len(going_on) == len(self._sentences) and live.shape[1] == self._totals.shape[1]
+        self._sentences = [self._sentences[i] for i in going_on]
         self._totals = live_totals[kept]
-        if open_:
-            self._select(parents, next_ids, same_source)
-        return next_ids[:, None]
+        if going_on:
+            if not (same_source and torch.equal(parents, torch.arange(len(parents), device=parents.device))):
+                self._stepper.select(parents, same_source)
+            self._choice.follow(parents, self._last)
 
-    def _candidates(self, logits: Tensor, log_total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The best continuations of every sentence, best first: sums of log-probabilities, rows, ids (N, C).
-
-        C is such that `beam` of them do not end, however many do."""
-        if self._repetition_penalty != 1:
-            if self._seen is None:
-                self._seen = seen_in(self._prompts, logits.shape[-1]).to(logits.device)
-            logits = penalise_repetition(logits, self._seen, self._repetition_penalty)
-            log_total = logits.logsumexp(dim=-1, keepdim=True)
-        slots = self._totals.shape[1]
-        each_row = [sentence for sentence in self._sentences for _ in range(slots)]
-        too_early = self._limits.too_early(each_row, len(self._written))
-        logits = choosable(logits, self._forbidden, self._ends, too_early)
-        count = self._beam * (1 + max(1, len(self._ends)))
-        values, ids = logits.topk(min(count, logits.shape[-1]), dim=-1)  # (R, c)
-        totals = self._totals.view(-1, 1) + (values - log_total).double()
-        sentences, per_row = len(self._sentences), values.shape[1]
-        totals, index = totals.view(sentences, -1).topk(min(count, slots * per_row), dim=1)  # (N, C)
+    def _candidates(self, logits: Tensor, log_total: Tensor) -> _Candidates:
+        ranked = self._choice.penalised(logits)
+        ranked_total = log_total if ranked is logits else ranked.logsumexp(dim=-1, keepdim=True)
+        sentences, slots = self._totals.shape
+        prompts = [sentence for sentence in self._sentences for _ in range(slots)]
+        ranked = self._choice.allowed(ranked, prompts, self._stepper.length)
+        count = self._search.beam * (1 + max(1, len(self._choice.ends)))
+        values, ids = ranked.topk(min(count, ranked.shape[-1]), dim=-1)  # (R, c)
+        per_row = values.shape[1]
+        totals = (self._totals.view(-1, 1) + (values - ranked_total).double()).view(sentences, -1)
+        totals, index = totals.topk(min(count, slots * per_row), dim=1)  # (N, C)
         first = torch.arange(sentences, device=ids.device)[:, None] * slots
-        return totals, first + index // per_row, ids.view(sentences, -1).gather(1, index)
+        rows, ids = first + index // per_row, ids.view(sentences, -1).gather(1, index)
+        ended = torch.isin(ids, self._choice.ends) & (totals > -math.inf)
+        return _Candidates(totals, rows, ids, logits[rows, ids] - log_total[rows, 0], ended)
 
-    def _finish(
-        self, totals: Tensor, rows: Tensor, ids: Tensor, log_probs: Tensor, ended: Tensor, over: Tensor
-    ) -> None:
+    def _finish(self, found: _Candidates, over: Tensor) -> None:
         """Freeze those of the best `beam` candidates that are over."""
-        length = len(self._written) + 1
-        divisor = self._length_penalty.divisor(length)
-        n, c = over[:, : self._beam].nonzero(as_tuple=True)
-        values = zip(
-            n.tolist(),
-            totals[n, c].tolist(),
-            rows[n, c].tolist(),
-            ids[n, c].tolist(),
-            log_probs[n, c].tolist(),
-            ended[n, c].tolist(),
-            strict=True,
+        length = self._stepper.length
+        divisor = self._search.length_penalty.divisor(length)
+        n, c = over[:, : self._search.beam].nonzero(as_tuple=True)
+        columns = (
+            n,
+            *(each[n, c] for each in (found.totals, found.rows, found.ids, found.log_probs, found.ended)),
         )
-        for i, total, row, id, log_prob, stop in values:
+        for i, total, row, id, log_prob, stop in zip(*(each.tolist() for each in columns), strict=True):
             best = self._finished[self._sentences[i]]
             best.append(_End(total / divisor, length, row, id, log_prob, "stop" if stop else "length"))
             best.sort(key=lambda end: -end.score)
-            del best[self._n_best :]
+            del best[self._search.n_best :]
 
     def _can_improve(self, sentence: int, total: float) -> bool:
         """Whether the best live hypothesis may still enter the sentence's n best."""
         finished = self._finished[sentence]
         if total == -math.inf:
             return False
-        if len(finished) < self._n_best:
+        if len(finished) < self._search.n_best:
             return True
-        most = self._limits.most[sentence]
-        return self._length_penalty.best_attainable(total, len(self._written) + 1, most) > finished[-1].score
-
-    def _select(self, parents: Tensor, next_ids: Tensor, same_source: bool) -> None:
-        """Let the cache's rows follow the hypotheses that live on."""
-        if not (same_source and torch.equal(parents, torch.arange(len(parents), device=parents.device))):
-            self._stepper.select(parents, same_source)
-        if self._seen is not None:
-            self._seen = self._seen[parents].scatter_(1, next_ids[:, None], True)
+        most, penalty = self._choice.most[sentence], self._search.length_penalty
+        return penalty.best_attainable(total, self._stepper.length, most) > finished[-1].score
 
     def _report(
-        self, totals: Tensor, rows: Tensor, ids: Tensor, ended: Tensor, at_limit: Tensor, live: Tensor
+        self,
+        observe: Callable[[BeamStep], None],
+        found: _Candidates,
+        limits: list[bool],
+        live: Tensor,
     ) -> None:
-        assert self._observe is not None
         slots = self._totals.shape[1]
         for i, sentence in enumerate(self._sentences):
-            alive = set() if at_limit[i] else set(live[i].tolist())
-            parts = (totals[i].tolist(), (rows[i] - i * slots).tolist(), ids[i].tolist(), ended[i].tolist())
+            alive = set() if limits[i] else set(live[i].tolist())
+            parts = (found.totals[i], found.rows[i] - i * slots, found.ids[i], found.ended[i])
             candidates: list[Candidate] = []
-            for rank, (total, parent, id, stop) in enumerate(zip(*parts, strict=True)):
+            for rank, (total, parent, id, stop) in enumerate(
+                zip(*(part.tolist() for part in parts), strict=True)
+            ):
                 if total == -math.inf:
                     continue
-                over = rank < self._beam and (stop or bool(at_limit[i]))
+                over = rank < self._search.beam and (stop or limits[i])
                 fate = ("stop" if stop else "length") if over else "live" if rank in alive else "dropped"
                 candidates.append(
                     Candidate(parent, id, total, "dropped" if stop and fate == "live" else fate)
                 )
-            self._observe(BeamStep(sentence, len(self._written) + 1, candidates))
+            observe(BeamStep(sentence, self._stepper.length, candidates))
 
     def _result(self, end: _End) -> Generated:
         """Walk back from the last token to the first."""
@@ -302,6 +224,6 @@ class _Search(Generic[C]):
             log_probs[::-1],
             end.finish,
             end.score,
-            [written.alternatives[row] for written, row in seen] if self._alternatives else [],
+            [written.alternatives[row] for written, row in seen] if self._search.alternatives else [],
             stack_attention([w.attention[row] for w, row in seen if w.attention is not None]),
         )

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.generate import Generated, Limits, stream
-from cutaway.decode.half_stored import store_in_half
-from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.parts import (
+from cutaway.decode.generation import generate, stream
+from cutaway.decode.search import GREEDY, USUAL, Limits, Search
+from cutaway.decode.stepping import Generated
+from cutaway.decode.text_model import (
     Hypothesis,
     StreamedToken,
     end_ids_of,
@@ -16,12 +16,13 @@ from cutaway.decode.parts import (
     tokenizer_for,
     unwanted_ids,
 )
-from cutaway.decode.sampling import Sampling
-from cutaway.decode.search import Search
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.text.tokenizer import Tokenizer
-from cutaway.words import Phrase, say
+from cutaway.text.tokens.tokenizer import Tokenizer
+from cutaway.words import Phrase, Text, say
+
+_NEW_TOKENS = 100  # most new tokens, unless given
+_ONE = say("the prompt")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A prompt and what the model went on to write; `hypotheses` are sorted, `text` is the best one's."""
+    """A prompt and what the model went on to write, the best first; their texts are the new ones alone."""
 
     prompt: Prompt
     hypotheses: list[Hypothesis]
@@ -45,64 +46,47 @@ class Continuation:
     def best(self) -> Hypothesis:
         return self.hypotheses[0]
 
-    @property
-    def text(self) -> str:
-        """The new text alone, without the prompt."""
-        return self.best.text
-
-    @property
-    def notes(self) -> tuple[Phrase, ...]:
-        return self.prompt.notes
-
 
 def continue_text(
     loaded: Loaded,
     prompts: Sequence[str],
     *,
-    max_new_tokens: int = 100,
-    min_new_tokens: int = 0,
-    sampling: Sampling | None = None,
-    beam: int = 1,
-    n_best: int = 1,
-    length_penalty: LengthPenalty | None = None,
-    alternatives: int = 0,
+    search: Search = GREEDY,
+    limits: Limits = USUAL,
     truncate: bool = False,
     batch_size: int = 16,
 ) -> list[Continuation]:
     """Go on writing every prompt; one continuation a prompt, in order, each as if it had been alone.
 
-    An empty prompt is legal where the model has a start or end token to begin from: the model then writes from
-    nothing. `truncate` keeps the end of a prompt that is too long for the model (and notes it) instead of
-    refusing it. `beam` above 1 searches, which excludes a temperature.
-    Raises CutawayError for values out of range and for prompts that leave no room within the position limit.
+    A continuation has at most 100 new tokens unless `limits` has a number. An empty prompt is legal where the model has
+    a start or end token to begin from: the model then writes from nothing. `truncate` keeps the end of a prompt that is
+    too long for the model (and notes it) instead of refusing it.
+    Raises CutawayError for prompts that leave no room within the position limit.
     """
-    search = Search(
-        beam=beam,
-        n_best=n_best,
-        length_penalty=length_penalty or LengthPenalty(),
-        sampling=sampling or Sampling(),
-        alternatives=alternatives,
-    )
     if batch_size < 1:
-        raise CutawayError("batch_size is {batch_size}, expected at least 1", batch_size=batch_size)
+        raise CutawayError("batch_size is {size}, expected at least 1", size=batch_size)
     tokenizer, model = _open(loaded)
     ready = [
         prepare_prompt(
-            loaded, text, truncate=truncate, name=f"prompt {i + 1}" if len(prompts) > 1 else "the prompt"
+            loaded,
+            text,
+            truncate=truncate,
+            name=say("prompt {number}", number=number) if len(prompts) > 1 else _ONE,
         )
-        for i, text in enumerate(prompts)
+        for number, text in enumerate(prompts, start=1)
     ]
-    limits = Limits(max_new_tokens, min_new_tokens, loaded.config.max_len)
+    limits = limits.within(loaded.config.max_len, _NEW_TOKENS)
     results: dict[int, list[Generated]] = {}
     for batch in _batches([prompt.ids for prompt in ready], limits, batch_size):
-        found = search.run(
+        found = generate(
             model,
             model.begin(len(batch)),
             [ready[i].ids for i in batch],
-            rows=batch,
-            limits=[limits] * len(batch),
+            search=search,
+            limits=limits,
             eos_id=end_ids_of(loaded),
             forbidden=unwanted_ids(loaded, tokenizer),
+            places=batch,
         )
         results |= zip(batch, found, strict=True)
     return [
@@ -115,10 +99,8 @@ def stream_text(
     loaded: Loaded,
     prompt: str,
     *,
-    max_new_tokens: int = 100,
-    min_new_tokens: int = 0,
-    sampling: Sampling | None = None,
-    alternatives: int = 0,
+    search: Search = GREEDY,
+    limits: Limits = USUAL,
     truncate: bool = False,
 ) -> Iterator[StreamedToken]:
     """Go on writing one prompt, token by token. Arguments and errors as in `continue_text`; errors are raised at
@@ -129,16 +111,15 @@ def stream_text(
         model,
         model.begin(1),
         [ready.ids],
-        limits=Limits(max_new_tokens, min_new_tokens, loaded.config.max_len),
+        search=search,
+        limits=limits.within(loaded.config.max_len, _NEW_TOKENS),
         eos_id=end_ids_of(loaded),
-        sampling=sampling,
         forbidden=unwanted_ids(loaded, tokenizer),
-        alternatives=alternatives,
     )
     return read_stream(tokenizer, steps)
 
 
-def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: str = "the prompt") -> Prompt:
+def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: Text = _ONE) -> Prompt:
     """What the model will read for `text`; `name` is what messages call it. Errors as in `continue_text`."""
     tokenizer = tokenizer_for(loaded, "decoder-only")
     encoding = tokenizer.encode(text)
@@ -185,7 +166,6 @@ def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:
 def _open(loaded: Loaded) -> tuple[Tokenizer, DecoderOnly]:
     tokenizer = tokenizer_for(loaded, "decoder-only")
     assert isinstance(loaded.model, DecoderOnly)
-    store_in_half(loaded.model)
     return tokenizer, loaded.model.eval()
 
 

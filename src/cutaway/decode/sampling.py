@@ -30,17 +30,17 @@ class Sampling:
     repetition_penalty: float = 1.0
     temperature: float = 0.0
     top_k: int = 0  # keep the k best; 0 keeps all
-    top_p: float = 1.0  # keep the fewest best ones that together have this mass (Holtzman et al. 2020, §3.1)
-    min_p: float = (
-        0.0  # keep those with at least this share of the best one's probability (Nguyen et al. 2024)
-    )
+    # keep the fewest best ones that together have this mass (Holtzman et al. 2020, §3.1)
+    top_p: float = 1.0
+    # keep those with at least this share of the best one's probability (Nguyen et al. 2024)
+    min_p: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not (self.repetition_penalty > 0 and math.isfinite(self.repetition_penalty)):
             raise CutawayError(
-                "repetition_penalty is {repetition_penalty}, expected a number above 0 (1 changes nothing)",
-                repetition_penalty=self.repetition_penalty,
+                "repetition_penalty is {penalty}, expected a number above 0 (1 changes nothing)",
+                penalty=self.repetition_penalty,
             )
         if not (self.temperature >= 0 and math.isfinite(self.temperature)):
             raise CutawayError(

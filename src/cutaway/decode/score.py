@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from cutaway.decode.padding import pad_right
+from cutaway.decode.stepping import pad_right
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.text.batches.batch import IGNORED

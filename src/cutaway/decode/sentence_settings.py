@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 from cutaway.config import parse
 from cutaway.errors import CutawayError, nearest
 from cutaway.files import read_json, read_text
+from cutaway.words import listed, say
 
 T = TypeVar("T")
 Pooling = Literal["mean", "cls", "max", "last"]
@@ -63,9 +64,8 @@ class _TokenizerFile:
 
 @dataclass(frozen=True)
 class _PoolingFile:
-    pooling_mode: (
-        str | tuple[str, ...]
-    ) = ()  # newer files name the ways, older ones have a truth value for each
+    # newer files name the ways, older ones have a truth value for each
+    pooling_mode: str | tuple[str, ...] = ()
     pooling_mode_cls_token: bool = False
     pooling_mode_mean_tokens: bool = False
     pooling_mode_max_tokens: bool = False
@@ -101,11 +101,11 @@ class _PromptFile:
         prompts = self.prompts or {}
         if self.default_prompt_name not in prompts:
             raise CutawayError(
-                "{where}: default_prompt_name is {default_prompt_name!r}{hint}, expected one of {prompts}",
+                "{where}: default_prompt_name is {name!r}{hint}, expected one of the prompts there: {prompts}",
                 where=where,
-                default_prompt_name=self.default_prompt_name,
+                name=self.default_prompt_name,
                 hint=nearest(self.default_prompt_name, prompts),
-                prompts=", ".join(prompts) or "none",
+                prompts=listed(prompts) if prompts else say("none"),
             )
         return prompts[self.default_prompt_name] or ""
 
@@ -126,19 +126,20 @@ def read_settings(folder: Path) -> SentenceSettings:
         limit = _read(_TokenizerFile, folder, transformer / "tokenizer_config.json").model_max_length
     if limit is not None and limit < 1:
         raise CutawayError(
-            "{transformer}: max_seq_length is {limit}, expected 1 or more",
-            transformer=transformer,
+            "{folder}: max_seq_length is {limit}, expected 1 or more",
+            folder=transformer,
             limit=limit,
         )
     file = pooling / "config.json"
     pooled = _read(_PoolingFile, folder, file)
     ways = pooled.ways()
     if len(ways) != 1 or ways[0] not in _POOLINGS:
+        named = listed(map(repr, ways), say(" with "))
         raise CutawayError(
-            "{file}: the pooling {ways} is not supported; supported: one of {poolings}",
+            "{file}: the pooling {ways} is not supported; supported: one of {known}",
             file=file,
-            ways=" with ".join(map(repr, ways)),
-            poolings=", ".join(_POOLINGS),
+            ways=named,
+            known=listed(_POOLINGS),
         )
     beside = folder / "config_sentence_transformers.json"
     prompt = _read(_PromptFile, folder, beside).text(beside) if beside.is_file() else ""
@@ -163,25 +164,25 @@ def _read_steps(folder: Path) -> list[_Step]:
         raise CutawayError("{file}: not valid JSON: {error}", file=file, error=error) from error
     if not isinstance(entries, list):
         raise CutawayError(
-            "{file}: expected a list of steps, got {name}", file=file, name=type(entries).__name__
+            "{file}: expected a list of steps, got {kind}", file=file, kind=type(entries).__name__
         )
     steps = [_known(_Step, entry, f"{file}[{number}]") for number, entry in enumerate(entries)]
     kinds = [step.type.split(".") for step in steps]
     for step, kind in zip(steps, kinds, strict=True):
         if kind[0] != "sentence_transformers" or kind[-1] not in _STEPS:
             raise CutawayError(
-                "{file}: the step {type!r} is not supported; supported: {steps}",
+                "{file}: the step {step!r} is not supported; supported: {known}",
                 file=file,
-                type=step.type,
-                steps=", ".join(_STEPS),
+                step=step.type,
+                known=listed(_STEPS),
             )
     order = [kind[-1] for kind in kinds]
     if order not in (_STEPS[:2], _STEPS):
         raise CutawayError(
-            "{file}: the steps are {order}, expected {steps}",
+            "{file}: the steps are {steps}, expected {expected}",
             file=file,
-            order=", ".join(order) or "none",
-            steps=", ".join(_STEPS),
+            steps=listed(order) if order else say("none"),
+            expected=listed(_STEPS),
         )
     return steps
 
@@ -194,7 +195,7 @@ def _known(cls: type[T], values: object, where: str) -> T:
     """The keys of `values` that `cls` has, checked."""
     assert dataclasses.is_dataclass(cls)
     if not isinstance(values, dict):
-        raise CutawayError("{where}: expected an object, got {name}", where=where, name=type(values).__name__)
+        raise CutawayError("{where}: expected an object, got {kind}", where=where, kind=type(values).__name__)
     names = {field.name for field in dataclasses.fields(cls)}
     return parse(cls, {key: value for key, value in values.items() if key in names}, where)
 
@@ -209,7 +210,8 @@ def _inside(folder: Path, path: Path) -> Path:
         raise CutawayError(
             "{folder}: {shown} is no path: {error}", folder=folder, shown=shown, error=error
         ) from error
-    if not inside or too_long:
-        problem = "leads out of the model folder" if not inside else "is too long for a path"
-        raise CutawayError("{folder}: {shown} {problem}", folder=folder, shown=shown, problem=problem)
+    if not inside:
+        raise CutawayError("{folder}: {shown} leads out of the model folder", folder=folder, shown=shown)
+    if too_long:
+        raise CutawayError("{folder}: {shown} is too long for a path", folder=folder, shown=shown)
     return path

@@ -1,18 +1,24 @@
-"""What decoding needs of a model: one step at a time, the rows of its cache, and on request its cross-attention."""
+"""One step of decoding, which every kind of search is made of: what the model says of each row's next token, and which
+tokens may be chosen."""
 
-# Shapes: R rows still being decoded, V vocabulary, L layers, H heads, S source tokens.
+# Shapes: R rows under way, T tokens, V vocabulary, L layers, H heads, S source tokens.
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from cutaway.decode.sampling import penalise_repetition
+from cutaway.decode.search import Limits, Search
 from cutaway.errors import CutawayError
 from cutaway.tap import Trace
+from cutaway.words import Phrase, say
 
-# "mean": one weight per source token, averaged over layers and heads; "full": every layer and head.
-Attention = Literal["mean", "full"] | None
+Finish = Literal["stop", "length"]  # the model ended the text, or a limit did
+Alternatives = list[tuple[int, float]]  # ids with their log-probabilities, best first
 
 CROSS_ATTENTION = "decoder.layers.*.cross_attn.pattern"
 
@@ -33,24 +39,67 @@ class StepModel(Protocol[C_contra]):
     def step(self, ids: Tensor, cache: C_contra, mask: Tensor | None = None) -> Tensor: ...
 
 
-class Stepper(Generic[C]):
-    """Runs a model's steps, keeping the cross-attention of each when it is asked for."""
+@dataclass(frozen=True)
+class Generated:
+    """One result: its new tokens, the end token included when there is one (`finish` "stop")."""
 
-    def __init__(self, model: StepModel[C], cache: C, attention: Attention = None):
-        self._model, self._cache, self._attention = model, cache, attention
+    ids: list[int]
+    log_probs: list[float]  # of each id, under the model itself: before penalties, temperature and filters
+    finish: Finish
+    score: float  # what it is ranked by: the sum of log-probabilities, divided by the length penalty
+    alternatives: list[Alternatives] = field(default_factory=list)  # per token, when asked for
+    cross_attention: Tensor | None = None  # (T, S) or (L, H, T, S): where it looked when it chose each token
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the model says of the next token of each row."""
+
+    logits: Tensor  # (R, V)
+    log_total: Tensor  # (R, 1): what turns logits into log-probabilities when subtracted
+    alternatives: list[Alternatives]  # of each row; empty unless asked for
+    attention: Tensor | None  # of the newest token: (R, S) or (R, L, H, S)
+
+
+class Stepper(Generic[C]):
+    """Runs a model's steps for rows that all have the same number of new tokens."""
+
+    def __init__(
+        self, model: StepModel[C], cache: C, prompts: Sequence[Sequence[int]], search: Search
+    ) -> None:
+        self._model, self._cache, self._prompts, self._search = model, cache, prompts, search
         parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
         self.device = torch.device("cpu") if parameter is None else parameter.device
-        if attention is None:
+        self.length = 0  # new tokens of each row, the one that the newest step is about included
+        if search.attention is None:
             self._trace = None
         elif isinstance(model, nn.Module):
-            self._trace = Trace(model, {CROSS_ATTENTION: _reduce_heads if attention == "mean" else _newest})
+            newest = _newest_mean if search.attention == "mean" else _newest
+            self._trace = Trace(model, {CROSS_ATTENTION: newest})
         else:
             raise CutawayError(
                 "{name} is no torch module: its attention cannot be seen", name=type(model).__name__
             )
 
-    def step(self, ids: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """ids (R, T) -> logits (R, V), and the newest token's cross-attention (R, S) or (R, L, H, S)."""
+    def step(self, last: Tensor) -> Outlook:
+        """`last` (R,) are the ids that were chosen at the step before; the first step reads the prompts."""
+        if self.length:
+            ids, mask = last[:, None], None
+        else:
+            ids, mask = pad_left(self._prompts, self.device)
+        self.length += 1
+        logits, attention = self._run(ids, mask)
+        log_total = logits.logsumexp(dim=-1, keepdim=True)
+        check_finite(log_total, say("at new token {number}", number=self.length))
+        return Outlook(
+            logits, log_total, _most_probable(logits, log_total, self._search.alternatives), attention
+        )
+
+    def select(self, rows: Tensor, same_source: bool = False) -> None:
+        """Go on with these rows of the cache, in this order; a row may come several times."""
+        self._cache.select(rows, same_source)
+
+    def _run(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if self._trace is None:
             return self._model.step(ids, self._cache, mask), None
         try:
@@ -59,20 +108,129 @@ class Stepper(Generic[C]):
         except LookupError as error:
             raise CutawayError("this model has no cross-attention: it reads no source text") from error
         layers = torch.stack([calls.pop() for calls in self._trace.calls.values()], dim=1)
-        return logits, layers.mean(dim=1) if self._attention == "mean" else layers
+        return logits, layers.mean(dim=1) if self._search.attention == "mean" else layers
 
-    def select(self, rows: Tensor, same_source: bool = False) -> None:
-        self._cache.select(rows, same_source)
+
+class Choice:
+    """Which tokens may be chosen: ids that are never written, ends that come too early, and the repetition penalty.
+    It knows how long each prompt's result may become."""
+
+    def __init__(
+        self,
+        prompts: Sequence[Sequence[int]],
+        limits: Limits | Sequence[Limits],
+        eos_id: int | Sequence[int] | None,
+        forbidden: Sequence[int],
+        penalty: float,
+        device: torch.device,
+    ) -> None:
+        each = [limits] * len(prompts) if isinstance(limits, Limits) else list(limits)
+        if len(each) != len(prompts):
+            raise CutawayError(
+                "limits: {limits}, prompts: {prompts}; give one for all, or one a prompt",
+                limits=len(each),
+                prompts=len(prompts),
+            )
+        ends = [] if eos_id is None else [eos_id] if isinstance(eos_id, int) else list(eos_id)
+        self.ends = torch.tensor(ends, dtype=torch.long, device=device)
+        self.most = [limit.room(prompt) for limit, prompt in zip(each, prompts, strict=True)]
+        self._least = [limit.min_new_tokens for limit in each]
+        self._forbidden = torch.tensor(list(forbidden), dtype=torch.long, device=device)
+        self._prompts, self._penalty = prompts, penalty
+        self._seen: Tensor | None = None  # (R, V) bool, only kept for the repetition penalty
+
+    def penalised(self, logits: Tensor) -> Tensor:
+        """logits (R, V) with tokens that stand in their row already made less likely."""
+        if self._penalty == 1:
+            return logits
+        if self._seen is None:
+            self._seen = torch.zeros_like(logits, dtype=torch.bool)
+            for row, prompt in enumerate(self._prompts):
+                self._seen[row, list(prompt)] = True
+        return penalise_repetition(logits, self._seen, self._penalty)
+
+    def allowed(self, logits: Tensor, prompts: Sequence[int], length: int) -> Tensor:
+        """logits (R, V) with what cannot be token `length` (from 1) of a row at -inf; `prompts` are the rows' own."""
+        if len(self._forbidden):
+            logits = logits.index_fill(1, self._forbidden, -math.inf)
+        early = [length <= self._least[prompt] for prompt in prompts]
+        if len(self.ends) and any(early):
+            rows = torch.tensor(early, device=logits.device)[:, None]
+            ends = logits[:, self.ends].masked_fill(rows, -math.inf)
+            logits = logits.index_copy(1, self.ends, ends)
+        return logits
+
+    def follow(self, rows: Tensor | None, ids: Tensor) -> None:
+        """Let what stands in each row follow the rows (R',) that go on, None for all, and their new ids (R',)."""
+        if self._seen is not None:
+            seen = self._seen if rows is None else self._seen[rows]
+            self._seen = seen.scatter_(1, ids[:, None], True)
+
+
+def check_finite(log_total: Tensor, where: Phrase) -> None:
+    """Raises CutawayError when logits, given their logsumexp, are no distribution; `where` stands in its message."""
+    if not bool(log_total.isfinite().all()):
+        raise CutawayError(
+            "the model's output {where} is not a number: its weights are damaged, or too large for "
+            "their type",
+            where=where,
+        )
+
+
+def stack_attention(steps: Sequence[Tensor]) -> Tensor | None:
+    """Each new token's cross-attention (S,) or (L, H, S), T of them -> (T, S) or (L, H, T, S)."""
+    return torch.stack(list(steps), dim=-2) if steps else None
+
+
+def pad_left(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Prompts as one block (R, T), and its mask (R, T), False at the padding, unless all are equally long.
+
+    Raises CutawayError for a prompt without a token: there is nothing to continue.
+    """
+    lengths = [len(prompt) for prompt in prompts]
+    if not all(lengths):
+        raise CutawayError(
+            "prompt {number} has no token; begin it with the start token", number=lengths.index(0) + 1
+        )
+    longest = max(lengths)
+    ids = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+    if min(lengths) == longest:
+        return ids, None
+    padding = longest - torch.tensor(lengths, device=device)
+    return ids, torch.arange(longest, device=device) >= padding[:, None]
+
+
+def pad_right(
+    rows: Sequence[Sequence[int]], value: int, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
+    """Rows as one block (R, T), and its mask (R, T), False at the padding, unless all are equally long."""
+    lengths = [len(row) for row in rows]
+    longest = max(lengths)
+    block = torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows], device=device)
+    if min(lengths) == longest:
+        return block, None
+    return block, torch.arange(longest, device=device) < torch.tensor(lengths, device=device)[:, None]
+
+
+def batches(rows: Sequence[Sequence[int]], size: int) -> list[list[int]]:
+    """Places of rows that are computed together, at most `size` at a time, of similar length, the shortest first."""
+    if size < 1:
+        raise CutawayError("batch_size is {size}, expected at least 1", size=size)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    return [order[first : first + size] for first in range(0, len(order), size)]
 
 
 def _newest(pattern: Tensor) -> Tensor:
     return pattern[:, :, -1]  # (R, H, S)
 
 
-def _reduce_heads(pattern: Tensor) -> Tensor:
+def _newest_mean(pattern: Tensor) -> Tensor:
     return pattern[:, :, -1].mean(dim=1)  # (R, S)
 
 
-def stack_attention(steps: Sequence[Tensor]) -> Tensor | None:
-    """Each new token's cross-attention (S,) or (L, H, S), T of them -> (T, S) or (L, H, T, S)."""
-    return torch.stack(list(steps), dim=-2) if steps else None
+def _most_probable(logits: Tensor, log_total: Tensor, count: int) -> list[Alternatives]:
+    if not count:
+        return []
+    values, ids = logits.topk(min(count, logits.shape[-1]), dim=-1)
+    log_probs = (values - log_total).tolist()
+    return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), log_probs, strict=True)]

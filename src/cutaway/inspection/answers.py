@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor
 from cutaway import __version__
 from cutaway.checkpoint.folder import Loaded, load, open_contents, read_config
 from cutaway.errors import CutawayError
+from cutaway.glossary import GLOSSARY
 from cutaway.inspection.changes.change import Change
 from cutaway.inspection.changes.lists import write_change
 from cutaway.inspection.options import Progress, Repeated
@@ -22,9 +24,11 @@ from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
-from cutaway.words import Phrase, say
+from cutaway.text.display import width
+from cutaway.words import Phrase, Text, say
 from cutaway.zoo import bundled, find
 
+LINE = 80  # columns of a command before it is continued on the next line
 _OF_RUN = {each.name for each in RUN_OPTIONS}
 
 
@@ -44,7 +48,7 @@ class Answer:
         page = self.result.page()
         if isinstance(self.result, Suggesting):
             page = page.then(self._next(self.result))
-        return page.captioned(
+        return page.explained(_terms_in(page)).captioned(
             Caption(
                 model=self.model,
                 text=self.text or _text_in(self.options),
@@ -60,7 +64,9 @@ class Answer:
         steps = [
             Code(
                 each.about,
-                command_for(find_question(each.question), self.model, self.text, {**each.options, **of_run}),
+                continued(
+                    parts_for(find_question(each.question), self.model, self.text, {**each.options, **of_run})
+                ),
             )
             for each in result.suggestions()
         ]
@@ -153,6 +159,26 @@ def _text_in(options: Mapping[str, object]) -> str | None:
     return text if isinstance(text, str) else None
 
 
+def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:
+    """The terms of the glossary that a page's own words use, each with its sentence."""
+    words = " ".join(_phrases((page.title, page.blocks)))
+    for entry in GLOSSARY.values():
+        if re.search(rf"\b{re.escape(str(entry.term))}s?\b", words, re.IGNORECASE):
+            yield entry.term, entry.about
+
+
+def _phrases(value: object) -> Iterator[str]:
+    """The English of every phrase in blocks of a page."""
+    if isinstance(value, Phrase):
+        yield str(value)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _phrases(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _phrases(getattr(value, field.name))
+
+
 def _written(asked: Run) -> str | None:
     """The translation of a run."""
     if asked.source is None or asked.target is None:
@@ -165,6 +191,22 @@ def _written(asked: Run) -> str | None:
 
 def command_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
     """The command that asks this."""
+    return " ".join(parts_for(question, model, text, options))
+
+
+def continued(parts: Sequence[str]) -> str:
+    """A command in lines of at most 80 columns, where its parts are no longer, which a shell joins."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if width(lines[-1]) + width(part) + len("  \\") > LINE:
+            lines.append(f"  {part}")
+        else:
+            lines[-1] += f" {part}"
+    return " \\\n".join(lines)
+
+
+def parts_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> list[str]:
+    """The words of a command, each option together with its value."""
     words = ["cutaway", "inspect"]
     words += [] if question.name == "overview" and text not in names() else [question.name]
     parameters = {each.name: each for each in (*question.parameters, *RUN_OPTIONS)}
@@ -188,8 +230,8 @@ def command_for(question: Question, model: str, text: str | None, options: Mappi
             named.append(f"--{flag} {_quoted(_spelled(value, tokens))}")
     texts = [_quoted(each) for each in positional]
     if any(each.startswith("-") for each in positional):
-        return " ".join([*words, "-m", _quoted(model), *named, "--", *texts])
-    return " ".join([*words, *texts, "-m", _quoted(model), *named])
+        return [*words, f"-m {_quoted(model)}", *named, "--", *texts]
+    return [*words, *texts, f"-m {_quoted(model)}", *named]
 
 
 def python_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cutaway.decode.fill import never_filling
-from cutaway.decode.parts import mask_id_of, unwanted_ids
+from cutaway.decode.gaps import never_filling
+from cutaway.decode.text_model import mask_id_of, unwanted_ids
 from cutaway.inspection.runs import Run
 from cutaway.models.build import Model
 from cutaway.models.encoder_decoder import EncoderDecoder
@@ -41,7 +41,7 @@ def forced_tokens(run: Run, logits: Tensor) -> Forced:
 
 def filled_gaps(run: Run, logits: Tensor) -> list[int]:
     """The text of an encoder-only model's run with each `[MASK]` replaced by its most probable token of those that
-    `cutaway.decode.fill` would write, by logits (T, V)."""
+    `cutaway.decode.gaps` would write, by logits (T, V)."""
     ids = list(run.outcome.ids)
     for position in masked_positions(run):
         ids[position] = written_token(run, logits[position], position)

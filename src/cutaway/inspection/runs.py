@@ -9,10 +9,10 @@ from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
-from cutaway.decode.fill import encode_with_gaps
-from cutaway.decode.languages import Language
-from cutaway.decode.parts import mask_id_of, tokenizer_for
-from cutaway.decode.translate import Translator
+from cutaway.decode.gaps import encode_with_gaps
+from cutaway.decode.search import Limits, Search
+from cutaway.decode.text_model import mask_id_of, tokenizer_for
+from cutaway.decode.translator import Language, Translator
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.options import Option
 from cutaway.inspection.sentences import sentence_ids
@@ -28,8 +28,8 @@ from cutaway.nn.stack import Stack
 from cutaway.page.blocks import Line, Page, Prose, Remark, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit, Trace
-from cutaway.text.named_token import find_token, piece_label
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.named_token import find_token, piece_label
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import listed, say
 
 T = TypeVar("T")
@@ -204,7 +204,7 @@ def run(
         ids = list(prepare_prompt(loaded, text).ids)
         wanted = 1 if max_new_tokens is None else max(max_new_tokens, int(len(ids) < 2))
         if wanted:
-            ids += continue_text(loaded, [text], max_new_tokens=wanted)[0].best.ids
+            ids += continue_text(loaded, [text], limits=Limits(wanted))[0].best.ids
         return Run(loaded, None, _tokens(loaded, ids[:-1]), _tokens(loaded, ids[1:]))
     return _with_gaps(loaded, text)
 
@@ -215,7 +215,7 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to look into")
     if target is None:
-        written = translator.translate([text], to=to, beam=beam)[0].best.ids
+        written = translator.translate([text], to=to, search=Search(beam=beam))[0].best.ids
     else:
         written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
     whole = [*translator.start(source), *written]

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.embed import pool
 from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_settings
+from cutaway.decode.sentence_vectors import pool
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.words import Phrase, say

@@ -18,8 +18,8 @@ from cutaway.nn.head import Head
 from cutaway.page.blocks import Bar, Column, Page, Prose, Remark, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import number
-from cutaway.text.named_token import find_token, piece_label
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.named_token import find_token, piece_label
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, say
 
 TableName = Literal["embedding", "unembedding"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError, brief
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 Groups = tuple[tuple[int, ...], ...]  # for each word, the places of its pieces
 

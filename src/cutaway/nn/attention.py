@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cutaway.nn.cache import KeyValues
+from cutaway.nn.linear import Linear
 from cutaway.nn.position import Rotary
 from cutaway.tap import tap, tapped
 
@@ -39,10 +40,10 @@ class Attention(nn.Module):
         self.d_head, self.groups = d_head, n_heads // n_kv_heads
         self.scale = d_head**-0.5 if scale is None else scale
         self.softcap = softcap
-        self.q_proj = nn.Linear(d_model, n_heads * d_head, bias=use_bias)
-        self.k_proj = nn.Linear(d_model, n_kv_heads * d_head, bias=use_bias)
-        self.v_proj = nn.Linear(d_model, n_kv_heads * d_head, bias=use_bias)
-        self.o_proj = nn.Linear(n_heads * d_head, d_model, bias=out_bias)
+        self.q_proj = Linear(d_model, n_heads * d_head, bias=use_bias)
+        self.k_proj = Linear(d_model, n_kv_heads * d_head, bias=use_bias)
+        self.v_proj = Linear(d_model, n_kv_heads * d_head, bias=use_bias)
+        self.o_proj = Linear(n_heads * d_head, d_model, bias=out_bias)
         self.q_norm = None if head_norm is None else head_norm(d_head)
         self.k_norm = None if head_norm is None else head_norm(d_head)
 

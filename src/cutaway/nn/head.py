@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError
 from cutaway.nn.attention import soft_cap
+from cutaway.nn.linear import Linear
 from cutaway.nn.mlp import ACTIVATIONS
 from cutaway.nn.norm import make_norm
 from cutaway.tap import tap
@@ -17,7 +18,7 @@ class Head(nn.Module):
 
     def __init__(self, config: ModelConfig, tokens: nn.Embedding):
         super().__init__()
-        self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
+        self.unembed = Linear(config.d_model, config.vocab_size, bias=config.head_bias)
         self.scale, self.softcap = config.logit_scale, config.logit_softcap
         if config.tied:
             self.unembed.weight = tokens.weight
@@ -39,7 +40,7 @@ class MaskedHead(Head):
 
     def __init__(self, config: ModelConfig, tokens: nn.Embedding):
         super().__init__(config, tokens)
-        self.dense = nn.Linear(config.d_model, config.d_model)
+        self.dense = Linear(config.d_model, config.d_model)
         self.norm = make_norm(config.norm, config.d_model, config.norm_eps)
         self.activation = ACTIVATIONS[config.activation]
 

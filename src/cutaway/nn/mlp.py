@@ -6,6 +6,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cutaway.nn.linear import Linear
 from cutaway.tap import tap
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -21,8 +22,8 @@ class MLP(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, activation: str, use_bias: bool):
         super().__init__()
-        self.up = nn.Linear(d_model, d_ff, bias=use_bias)
-        self.down = nn.Linear(d_ff, d_model, bias=use_bias)
+        self.up = Linear(d_model, d_ff, bias=use_bias)
+        self.down = Linear(d_ff, d_model, bias=use_bias)
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -36,7 +37,7 @@ class GatedMLP(MLP):
 
     def __init__(self, d_model: int, d_ff: int, activation: str, use_bias: bool):
         super().__init__(d_model, d_ff, activation, use_bias)
-        self.gate = nn.Linear(d_model, d_ff, bias=use_bias)
+        self.gate = Linear(d_model, d_ff, bias=use_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         pre = tap(self, "pre", self.gate(x))  # (B, T, F)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from cutaway.nn.linear import Linear
 from cutaway.tap import tap
 
 
@@ -28,7 +29,7 @@ class MoE(nn.Module):
     ):
         super().__init__()
         self.n_per_token, self.renormalise = n_per_token, renormalise
-        self.router = nn.Linear(d_model, n_experts, bias=False)
+        self.router = Linear(d_model, n_experts, bias=False)
         self.experts = nn.ModuleList(expert() for _ in range(n_experts))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,21 +1,168 @@
-"""Text files as pairs or documents: TSV, two parallel files, JSONL, plain text; each plain or gzipped.
+"""Text files as lines, documents or pairs: plain text, TSV, two parallel files, JSONL; each plain or gzipped, UTF-8
+checked byte by byte.
 
-Only LF ends a line (a CR before it goes with it); NEL, LS, lone CR and the like are characters of the text. A
-UTF-8 byte order mark is skipped. Nothing is dropped without being counted in a `Report`.
+Only LF ends a line (a CR before it goes with it); NEL, LS, lone CR and the like are characters of the text. A UTF-8
+byte order mark is skipped. Nothing is dropped without being counted in a `Report`.
 """
 
+import codecs
+import gzip
 import json
+import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from cutaway.errors import CutawayError, nearest
-from cutaway.text.lines import Errors, Report, numbered, raw_lines, read_lines
+from cutaway.errors import CutawayError, brief, nearest
+from cutaway.words import Phrase, Text, listed, say
 
+Errors = Literal["strict", "replace", "skip"]
 Split = Literal["lines", "blank", "file"]
+_SHOWN = 10
+_LONG = 1_000_000  # bytes
+_NOT_UTF8 = say("a byte that is not UTF-8")
+_NUL = say("a NUL (is this a binary or UTF-16 file?)")
+
+
+@dataclass
+class Report:
+    """What a reader met, filled while it reads."""
+
+    lines: int = 0  # lines read, blank and bad ones included
+    replaced: int = 0  # bad bytes and NULs that became U+FFFD
+    skipped: int = 0  # lines left out because they were bad
+    empty: int = 0  # pairs or documents left out because a side was blank
+    long: int = 0  # pairs left out because a side was longer than allowed
+    problems: list[Text] = field(default_factory=list)  # the first ten, as file:line: reason
+
+    def note(self, problem: Text) -> None:
+        if len(self.problems) < _SHOWN:
+            self.problems.append(problem)
+
+    def told(self) -> Phrase:
+        """The counts that are not 0, in words."""
+        parts = (
+            (self.lines, say("lines: {n:,}", n=self.lines)),
+            (self.replaced, say("bad bytes replaced: {n:,}", n=self.replaced)),
+            (self.skipped, say("bad lines skipped: {n:,}", n=self.skipped)),
+            (self.empty, say("empty ones left out: {n:,}", n=self.empty)),
+            (self.long, say("too long ones left out: {n:,}", n=self.long)),
+        )
+        return listed(phrase for place, (count, phrase) in enumerate(parts) if count or place == 0)
+
+    def __str__(self) -> str:
+        return str(self.told())
+
+
+def read_lines(path: str | Path, errors: Errors = "strict", report: Report | None = None) -> Iterator[str]:
+    """The lines of a file without their ends, blank ones included.
+
+    `errors`: "strict" raises CutawayError with file, line and byte offset at the first bad byte or NUL; "replace" puts
+    U+FFFD; "skip" leaves the line out. `report` counts both. UTF-16 is recognised by its mark and always refused.
+    """
+    for _, line in numbered_lines(Path(path), errors, report or Report()):
+        if line is not None:
+            yield line
+
+
+def numbered_lines(path: Path, errors: Errors, report: Report) -> Iterator[tuple[int, str | None]]:
+    """Line number from 1 and line; None stands for one that is skipped."""
+    if errors not in ("strict", "replace", "skip"):
+        raise CutawayError("errors is {errors!r}, expected strict, replace or skip", errors=errors)
+    start = 0  # byte of the (unpacked) file where the line begins
+    for number, raw in enumerate(raw_lines(path), 1):
+        report.lines += 1
+        head = 0
+        if number == 1:
+            if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise CutawayError(
+                    "{path}: UTF-16, expected UTF-8; convert it with iconv -f UTF-16 -t UTF-8 {name} > "
+                    "new-file",
+                    path=path,
+                    name=path.name,
+                )
+            head = 3 if raw.startswith(codecs.BOM_UTF8) else 0
+        end = len(raw) - raw.endswith(b"\n")
+        end -= raw.endswith(b"\r\n")
+        line, bad = _decode(memoryview(raw)[head:end])
+        if bad is not None:
+            at = head + bad
+            problem = say(
+                "{path}:{line}: {what} at byte {in_line} of the line, byte {in_file} of the file",
+                path=path,
+                line=number,
+                what=_NOT_UTF8 if raw[at] else _NUL,
+                in_line=at + 1,
+                in_file=start + at + 1,
+            )
+            if errors == "strict":
+                raise CutawayError(
+                    '{problem}; errors="replace" or "skip" goes on and counts such lines', problem=problem
+                )
+            report.note(problem)
+            if errors == "skip":
+                report.skipped += 1
+                line = None
+            else:
+                line = codecs.utf_8_decode(memoryview(raw)[head:end], "replace", True)[0].replace(
+                    "\0", "\ufffd"
+                )
+                report.replaced += line.count("\ufffd") - raw.count("\ufffd".encode())
+        start += len(raw)
+        raw = b""  # a long line is not kept while it is worked on
+        yield number, line
+
+
+def _decode(data: memoryview) -> tuple[str | None, int | None]:
+    """The text, and where the first bad byte or NUL stands."""
+    start = 0
+    try:
+        # Checked in parts first, since a failing decoder keeps a copy of all it was given.
+        if len(data) > _LONG:
+            while start < len(data):
+                part = data[start : start + _LONG]
+                start += codecs.utf_8_decode(part, "strict", start + len(part) == len(data))[1]
+        start = 0
+        text = codecs.utf_8_decode(data, "strict", True)[0]
+    except UnicodeDecodeError as error:
+        return None, start + error.start
+    return text, len(text[: text.index("\0")].encode()) if "\0" in text else None
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines with their ends. CutawayError for a file that is missing, unreadable or damaged."""
+    try:
+        with _open(path) as file:
+            yield from file
+    except FileNotFoundError as error:
+        beside = [other.name for other in path.parent.glob("*")] if path.parent.is_dir() else []
+        raise CutawayError(
+            "{path}: no such file{hint}", path=path, hint=nearest(path.name, beside)
+        ) from error
+    except IsADirectoryError as error:
+        raise CutawayError("{path}: a folder, expected a file", path=path) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise CutawayError("{path}: damaged or cut gzip file: {error}", path=path, error=error) from error
+    except OSError as error:
+        raise CutawayError(
+            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror or error
+        ) from error
+
+
+def _open(path: Path) -> BufferedIOBase:
+    """Gzip is recognised by its first two bytes, whatever the name."""
+    file = path.open("rb")
+    if file.peek(2)[:2] == b"\x1f\x8b":
+        file.close()
+        return gzip.open(path, "rb")
+    return file
+
+
+# Documents and pairs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +178,8 @@ class Pair:
 def read_documents(
     path: str | Path, split: Split = "lines", errors: Errors = "strict", report: Report | None = None
 ) -> Iterator[str]:
-    """Documents of a plain text file: one a line, one a run of lines between blank ones, or the whole file
-    (with its line ends as LF). Blank documents are left out and counted, except under "blank", where blank
-    lines only divide."""
+    """Documents of a plain text file: one a line, one a run of lines between blank ones, or the whole file (with its
+    line ends as LF). Blank documents are left out and counted, except under "blank", where blank lines only divide."""
     if split not in ("lines", "blank", "file"):
         raise CutawayError("split is {split!r}, expected lines, blank or file", split=split)
     report = report or Report()
@@ -73,11 +219,11 @@ def read_tsv(
 ) -> Iterator[Pair]:
     """Pairs of a tab-separated file. `columns` names its columns; None takes the first line as their names.
 
-    Raises CutawayError for a name that is no column, and for a line with another number of columns (counted
-    and left out with `errors="skip"`). Quotes have no meaning: a field is what stands between tabs."""
+    Raises CutawayError for a name that is no column, and for a line with another number of columns (counted and left
+    out with `errors="skip"`). Quotes have no meaning: a field is what stands between tabs."""
     path = Path(path)
     report = report or Report()
-    lines = numbered(path, errors, report)
+    lines = numbered_lines(path, errors, report)
     if columns is None:
         first = next(lines, (0, None))[1]
         if not first:
@@ -104,8 +250,15 @@ def read_tsv(
             continue
         fields = line.split("\t")
         if len(fields) != len(columns):
-            expected = f"{len(fields)} columns, expected {len(columns)} ({', '.join(columns)})"
-            _complain(f"{path}:{number}: {expected}", errors, report)
+            problem = say(
+                "{path}:{line}: columns: {found}, expected {expected} ({names})",
+                path=path,
+                line=number,
+                found=len(fields),
+                expected=len(columns),
+                names=", ".join(columns),
+            )
+            _complain(problem, errors, report)
             continue
         chosen = [fields[index] for index in at]
         yield Pair(chosen[0], chosen[1], chosen[2] if domain is not None else "", number)
@@ -114,23 +267,23 @@ def read_tsv(
 def read_parallel(
     source: str | Path, target: str | Path, errors: Errors = "strict", report: Report | None = None
 ) -> Iterator[Pair]:
-    """Pairs of two files, line by line. A different number of lines is a CutawayError that states both; a
-    line that is skipped in one file is left out in the other too, so pairs stay together."""
+    """Pairs of two files, line by line. A different number of lines is a CutawayError that states both; a line that is
+    skipped in one file is left out in the other too, so pairs stay together."""
     source, target = Path(source), Path(target)
     report = report or Report()
     other = Report()
-    left, right = numbered(source, errors, report), numbered(target, errors, other)
+    left, right = numbered_lines(source, errors, report), numbered_lines(target, errors, other)
     end = (-1, None)
     for (number, one), (its_number, two) in zip_longest(left, right, fillvalue=end):
         if number < 0 or its_number < 0:
             for rest in (left, right):  # read to the end, so that both counts are whole
                 deque(rest, maxlen=0)
             raise CutawayError(
-                "{source} has {lines:,} lines and {target} has {lines2:,} lines, expected the same number",
+                "lines of {source}: {source_lines:,}, of {target}: {target_lines:,}; expected the same number",
                 source=source,
-                lines=report.lines,
+                source_lines=report.lines,
                 target=target,
-                lines2=other.lines,
+                target_lines=other.lines,
             )
         if one is not None and two is not None:
             yield Pair(one, two, "", number)
@@ -145,11 +298,11 @@ def read_jsonl(
 ) -> Iterator[tuple[str, ...]]:
     """The named string fields of each line's JSON object; blank lines are left out and counted.
 
-    Bad JSON, a value that is no string, a missing field, duplicate keys, NaN, lone surrogates and absurd
-    nesting are CutawayErrors with file and line (counted and left out with `errors="skip"`)."""
+    Bad JSON, a value that is no string, a missing field, duplicate keys, NaN, lone surrogates and absurd nesting are
+    CutawayErrors with file and line (counted and left out with `errors="skip"`)."""
     path = Path(path)
     report = report or Report()
-    for number, line in numbered(path, errors, report):
+    for number, line in numbered_lines(path, errors, report):
         if line is None:
             continue
         if not line.strip():
@@ -157,29 +310,37 @@ def read_jsonl(
             continue
         try:
             yield _json_fields(line, fields)
-        except ValueError as error:
-            _complain(f"{path}:{number}: {error}", errors, report)
+        except CutawayError as error:
+            problem = say("{path}:{line}: {error}", path=path, line=number, error=error)
+            _complain(problem, errors, report)
 
 
 def _json_fields(line: str, fields: Sequence[str]) -> tuple[str, ...]:
-    """Raises ValueError with the reason."""
+    """Raises CutawayError with the reason alone."""
     try:
         value = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise ValueError(f"bad JSON at character {error.pos}: {error.msg}") from error
+        raise CutawayError("bad JSON at character {at}: {reason}", at=error.pos, reason=error.msg) from error
     except RecursionError as error:
-        raise ValueError("JSON is nested too deeply") from error
+        raise CutawayError("JSON is nested too deeply") from error
+    except CutawayError:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise CutawayError("bad JSON: {reason}", reason=error) from error
     if not isinstance(value, dict):
-        raise ValueError(f"expected a JSON object, got {type(value).__name__}")
+        raise CutawayError("expected a JSON object, got {value}", value=brief(value))
     found: list[str] = []
     for name in fields:
         if name not in value:
-            raise ValueError(f"no field {name!r}{nearest(name, value)}; fields: {', '.join(value) or 'none'}")
+            known = ", ".join(value) or "—"
+            raise CutawayError(
+                "no field {name!r}{hint}; fields: {known}", name=name, hint=nearest(name, value), known=known
+            )
         text = value[name]
         if not isinstance(text, str):
-            raise ValueError(f"field {name!r} is {type(text).__name__}, expected a string")
+            raise CutawayError("field {name!r} is {value}, expected a string", name=name, value=brief(text))
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ValueError(f"field {name!r} has a lone surrogate")
+            raise CutawayError("field {name!r} has a lone surrogate, expected Unicode characters", name=name)
         found.append(text)
     return tuple(found)
 
@@ -189,15 +350,15 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {twice!r} occurs twice")
+        raise CutawayError("key {name!r} occurs twice", name=twice)
     return members
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise CutawayError("{name} is not JSON", name=name)
 
 
-def _complain(problem: str, errors: Errors, report: Report) -> None:
+def _complain(problem: Phrase, errors: Errors, report: Report) -> None:
     if errors != "skip":
         raise CutawayError(problem)
     report.skipped += 1

@@ -1,5 +1,4 @@
-"""Text as a reader sees it in a terminal: pieces without U+FFFD, widths of double-width characters,
-clusters."""
+"""Text as a reader sees it in a terminal: pieces without U+FFFD, widths of double-width characters, clusters."""
 
 import re
 import unicodedata
@@ -16,16 +15,15 @@ _HANGUL_V_T = range(0x1160, 0x1200)
 
 
 def readable(data: bytes) -> str:
-    """The bytes of one piece for a reader: whole characters as themselves, a byte of a character that is cut
-    as `⟨E4⟩`, a space as `▁`, line ends and tabs as `⏎ ␍ ⇥`, other invisible characters as `⟨U+200B⟩`."""
+    """The bytes of one piece for a reader: whole characters as themselves, a byte of a character that is cut as `⟨E4⟩`,
+    a space as `▁`, line ends and tabs as `⏎ ␍ ⇥`, other invisible characters as `⟨U+200B⟩`."""
     text = data.decode("utf-8", "surrogateescape")
     parts = re.split("([\udc80-\udcff])", text)  # a byte that is no character comes as U+DC00 + byte
     return "".join(f"⟨{ord(part) - 0xDC00:02X}⟩" if n % 2 else visible(part) for n, part in enumerate(parts))
 
 
 def visible(text: str) -> str:
-    """`text` with spaces, line ends, control characters and lone surrogates made visible; U+FFFD is spelled
-    out."""
+    """`text` with spaces, line ends, control characters and lone surrogates made visible; U+FFFD is spelled out."""
     shown = "".join(
         _VISIBLE.get(character)
         or (character if _is_visible(before, character) else f"⟨U+{ord(character):04X}⟩")
@@ -41,9 +39,9 @@ def _is_visible(before: str, character: str) -> bool:
 
 
 def clusters(text: str) -> Iterator[str]:
-    """What a reader takes for one character: a base with its combining marks, an emoji with skin tone,
-    variation selector or joiners, a flag, a Hangul syllable of conjoining letters, CR LF. After UAX #29,
-    shortened: no tables for prepended marks or Indic conjuncts."""
+    """What a reader takes for one character: a base with its combining marks, an emoji with skin tone, variation
+    selector or joiners, a flag, a Hangul syllable of conjoining letters, CR LF. After UAX #29, shortened: no tables for
+    prepended marks or Indic conjuncts."""
     start = 0
     for position in range(1, len(text) + 1):
         if position == len(text) or not _continues(text, start, position):
@@ -72,8 +70,7 @@ def _is_pictograph(character: str) -> bool:
 
 
 def width(text: str) -> int:
-    """Terminal columns: 2 for wide and full-width characters and emoji, 0 for combining and control
-    characters."""
+    """Terminal columns: 2 for wide and full-width characters and emoji, 0 for combining and control characters."""
     return sum(_cluster_width(cluster) for cluster in clusters(text))
 
 
@@ -94,8 +91,7 @@ def _code_point_width(character: str) -> int:
 
 
 def pad(text: str, columns: int, align: str = "left") -> str:
-    """`text` with spaces to `columns` terminal columns; `align` is `left`, `right` or `center`. Never
-    cuts."""
+    """`text` with spaces to `columns` terminal columns; `align` is `left`, `right` or `center`. Never cuts."""
     missing = max(0, columns - width(text))
     if align == "right":
         return " " * missing + text
@@ -105,8 +101,8 @@ def pad(text: str, columns: int, align: str = "left") -> str:
 
 
 def truncate(text: str, columns: int, mark: str = "…") -> str:
-    """The longest beginning of `text` that fits in `columns` terminal columns, with `mark` where something
-    was cut; a cluster is never split."""
+    """The longest beginning of `text` that fits in `columns` terminal columns, with `mark` where something was cut; a
+    cluster is never split."""
     if width(text) <= columns:
         return text
     room = columns - width(mark)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.batches.batch import Batch
-from cutaway.text.batches.packing import DocumentBatches, MaskedBatches, WindowBatches, document_ids
+from cutaway.text.batches.documents import DocumentBatches, MaskedBatches, WindowBatches, document_ids
 from cutaway.text.batches.pairs import PairBatches, Pairs, pair_examples
-from cutaway.text.corpus import Pair, Report, read_documents, read_jsonl, read_parallel, read_tsv
-from cutaway.text.lines import raw_lines
-from cutaway.text.plan import BERT_ROLES
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.corpus import Pair, Report, raw_lines, read_documents, read_jsonl, read_parallel, read_tsv
+from cutaway.text.tokens.plan import BERT_ROLES
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.progress import Tell
 from cutaway.train.recipe import DataPart, Recipe, Source, TokenizerPart
 from cutaway.train.state import damage, write_folder

@@ -12,7 +12,7 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.files import override, read_toml
 from cutaway.models.build import preset_values
 from cutaway.text.corpus import Errors, Split
-from cutaway.text.plan import Kind, Normalization
+from cutaway.text.tokens.plan import Kind, Normalization
 from cutaway.words import say
 
 ObjectiveName = Literal["seq2seq", "causal", "masked"]

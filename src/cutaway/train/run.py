@@ -9,7 +9,7 @@ from cutaway.checkpoint import folder as checkpoint
 from cutaway.config import ModelConfig, to_dict
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model, build
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.data import Prepared, decoder_start, prepare
 from cutaway.train.loop import Trainer
 from cutaway.train.machine import Interrupts, give_back_memory, pick_device, pick_precision
@@ -141,11 +141,13 @@ def _trainer(
         checkpoint.save(path, model, tokenizer)
 
     def translate(model: Model, texts: list[str], to: str) -> list[str]:
-        from cutaway.decode.translate import Translator
+        from cutaway.decode.search import GREEDY
+        from cutaway.decode.translator import Translator
 
         translator = Translator(checkpoint.Loaded(model, config, tokenizer, {}, folder.path))
         language = next((known for known in translator.languages if known == to), None)
-        return [each.text for each in translator.translate(texts, to=language, beam=1, truncate=True)]
+        found = translator.translate(texts, to=language, search=GREEDY, truncate=True)
+        return [each.best.text for each in found]
 
     validator = None
     if prepared.validation:

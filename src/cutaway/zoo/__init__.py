@@ -39,10 +39,9 @@ def find(name_or_path: str | Path) -> Path:
         raise CutawayError(
             "{text}: a file, expected a model's folder (with config.json and model.safetensors)", text=text
         )
-    names = ", ".join(models) or "none"
     raise CutawayError(
         "no model {text!r}: neither a folder nor a bundled model{hint}; bundled: {names}",
         text=text,
         hint=nearest(text, models),
-        names=names,
+        names=", ".join(models),
     )

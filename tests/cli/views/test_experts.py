@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.command import LINES, Run, saved
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
+from tests.command import LINES, Run, saved
 
 from cutaway import Tokenizer, load
 from cutaway.cli.views.request import View

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from tests.command import Run
 from tests.cli.views.asking import drawn, refused, result, shown
+from tests.command import Run
 
 from cutaway import load
 from cutaway.cli.views.request import View

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.command import Run
 from tests.cli.views.asking import drawn, refused, result, shown, shown_in_chinese
+from tests.command import Run
 
 from cutaway import load
 from cutaway.cli.views.request import View

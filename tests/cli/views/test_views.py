@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.command import Run
 from tests.cli.views.asking import refused
+from tests.command import Run
 
 from cutaway.cli.views.registry import VIEWS
 from cutaway.cli.views.request import View

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from cutaway.checkpoint.folder import Loaded, load, save
 from cutaway.config import ModelConfig, parse
-from cutaway.decode.length_penalty import LengthPenalty
 from cutaway.decode.score import score_continuations, score_targets
-from cutaway.decode.translate import Translator
+from cutaway.decode.search import LengthPenalty
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.explain import Arithmetic, Explanation, explain
 from cutaway.inspection.runs import Run, Tokens, run
@@ -26,7 +26,7 @@ from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.page.locale import said
 from cutaway.tap import Trace
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.objective import vocabulary_loss
 from cutaway.zoo import find
 
@@ -374,7 +374,7 @@ def test_the_bundled_translator(capsys: pytest.CaptureFixture[str]) -> None:
     loaded = load(find("translate-zh-en"))
     translator = Translator(loaded)
     penalty = LengthPenalty()
-    result = translator.translate(["我们明天去北京。"], beam=4, length_penalty=penalty)[0]
+    result = translator.translate(["我们明天去北京。"])[0]
     looked = run(loaded, "我们明天去北京。")
     numbers = Arithmetic(looked, hypothesis=result.best, length_penalty=penalty)
     met = walk(numbers, 3 * STEPS, on=0.99)
@@ -390,6 +390,6 @@ def test_the_bundled_translator(capsys: pytest.CaptureFixture[str]) -> None:
     for one in (score, numbers.explain("encoder.layers.2.self_attn.pattern", (0, 1, 2, 3))):
         assert made(one.as_python()) == pytest.approx(one.recorded, rel=1e-12)
     assert capsys.readouterr().out
-    other = translator.translate(["你好！"], beam=4)[0].best
+    other = translator.translate(["你好！"])[0].best
     with pytest.raises(CutawayError, match="not what this run ends with"):
         Arithmetic(looked, hypothesis=other)

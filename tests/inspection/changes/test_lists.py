@@ -47,7 +47,7 @@ def test_json_and_values_are_the_same_changes() -> None:
         ({"op": "head", "layer": 0}, "key 'head' is missing"),
         ({"op": "head", "layer": 0, "head": 0, "set": "zeros"}, "set is 'zeros', expected one of zero, mean"),
         ({"op": "head", "layer": 0.5, "head": 0}, "layer is 0.5, expected"),
-        ({"op": "attn", "layer": 0, "head": 0, "q": 1}, "expected either k and value .a cell. or row"),
+        ({"op": "attn", "layer": 0, "head": 0, "q": 1}, "expected either `k` and `value` .a cell. or `row`"),
         (
             {"op": "attn", "layer": 0, "head": 0, "q": 1, "k": 0, "value": 1.5},
             "value is 1.5, expected 0 to 1",
@@ -64,7 +64,7 @@ def test_json_and_values_are_the_same_changes() -> None:
         ({"op": "pos", "set": "shift"}, "`by` belongs to set 'shift'"),
         ({"op": "pos", "set": "shuffle", "seed": 1, "by": 2}, "`by` belongs to set 'shift', and only there"),
         ({"op": "neuron", "layer": 0, "n": 1}, "expected either value or scale"),
-        ({"op": "neuron", "layer": 0, "n": 1, "scale": float("inf")}, "scale is inf, expected a finite"),
+        ({"op": "neuron", "layer": 0, "n": 1, "scale": float("inf")}, "scale is inf, expected at most"),
         ({"op": "expert", "layer": 0}, "expected either ban or force"),
         ({"op": "expert", "layer": 0, "ban": [1, 1]}, "named twice"),
         ({"op": "embedding", "token": 0, "along": [1]}, "along has 1 tokens, expected two"),
@@ -176,7 +176,7 @@ def test_a_value_made_in_python_is_checked_like_json(run_of: RunOf) -> None:
     wrong: dict[str, Any] = {"set": "never"}
     with pytest.raises(CutawayError, match=r"changes\[0\] \(head\): set is 'never'"):
         edits([HeadOff(layer=0, head=0, **wrong)], run_of("GPT-2"))
-    with pytest.raises(ValueError, match="expected either k and value"):
+    with pytest.raises(ValueError, match="expected either `k` and `value`"):
         SetAttention(layer=0, head=0, q=0)
 
 

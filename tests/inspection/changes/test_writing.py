@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from cutaway import CutawayError, Translator, find, load
 from cutaway.decode.complete import continue_text
-from cutaway.decode.fill import fill
-from cutaway.decode.length_penalty import LengthPenalty
+from cutaway.decode.gaps import fill
+from cutaway.decode.search import LengthPenalty, Limits, Search
 from cutaway.inspection.changes.lists import Changes, edits
 from cutaway.inspection.changes.writing import write
 from cutaway.inspection.outcome import never_written
@@ -156,7 +156,8 @@ def test_a_translators_alignment_is_that_of_the_changed_model() -> None:
     assert translator.source is not None
     change = {"op": "pattern", "side": "cross", "layer": 1, "head": "*", "kind": "uniform"}
     with Trace(translator.model, edit=edits([change], translator)):
-        found = Translator(translator.loaded).translate(["我爱你。"], beam=3, n_best=2, attention="full")[0]
+        search = Search(beam=3, n_best=2, attention="full")
+        [found] = Translator(translator.loaded).translate(["我爱你。"], search=search)
     for hypothesis in found.hypotheses:
         assert hypothesis.cross_attention is not None
         uniform = torch.full_like(hypothesis.cross_attention[1], 1 / len(translator.source))
@@ -188,7 +189,7 @@ def test_bundled_models_write_what_they_write() -> None:
     banned = write(translator, [{"op": "token", "at": 0, "ban": [plain.ids[0]]}])
     assert banned.ids[0] != plain.ids[0]
     poet = run(load(find("poet-zh")), "床前明月光，")
-    whole = continue_text(poet.loaded, ["床前明月光，"], max_new_tokens=9)[0].best.ids
+    whole = continue_text(poet.loaded, ["床前明月光，"], limits=Limits(9))[0].best.ids
     assert [
         *poet.outcome.ids[-1:],
         *write(poet, max_new_tokens=8).ids,

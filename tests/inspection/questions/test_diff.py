@@ -130,7 +130,7 @@ def test_a_translation_under_a_change_beside_the_one_without() -> None:
     assert isinstance(model, EncoderDecoder) and translator.source is not None
     found = diff(translator, [{"op": "head", "side": "cross", "layer": "*", "head": "*"}])
     assert found.base is not None and found.changed is not None
-    assert found.base.text == Translator(translator.loaded).translate(["我爱你。"])[0].text
+    assert found.base.text == Translator(translator.loaded).translate(["我爱你。"])[0].best.text
     assert found.changed.text != found.base.text
     forced = score_targets(model, [translator.source.ids], [translator.outcome.ids])[0]
     assert found.base_log_probs.tolist() == pytest.approx(forced, abs=1e-4)
@@ -138,7 +138,7 @@ def test_a_translation_under_a_change_beside_the_one_without() -> None:
     kept = [attn.o_proj for attn in attentions]
     try:
         for attn in attentions:  # what is left of a head that writes nothing is the bias
-            attn.o_proj = nn.Linear(attn.o_proj.in_features, attn.o_proj.out_features)
+            setattr(attn, "o_proj", nn.Linear(attn.o_proj.in_features, attn.o_proj.out_features))
         with torch.no_grad():
             for attn, old in zip(attentions, kept, strict=True):
                 attn.o_proj.weight.zero_()

@@ -12,7 +12,7 @@ from tests.command import page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, find, load
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.embed import cosine_similarity, embed
+from cutaway.decode.sentence_vectors import cosine_similarity, embed
 from cutaway.inspection.questions.similarity import similarity
 from cutaway.inspection.runs import Run
 from cutaway.models.encoder_decoder import EncoderDecoder

@@ -10,10 +10,12 @@ import torch
 from cutaway import CutawayError, Tokenizer
 from cutaway.checkpoint.folder import Loaded, load
 from cutaway.decode.complete import continue_text
-from cutaway.inspection.changes.comparison import compare
-from cutaway.inspection.changes.sweep import sweep
+from cutaway.decode.search import Limits
 from cutaway.inspection.outcome import forced_tokens, output_of
+from cutaway.inspection.questions.diff import diff
 from cutaway.inspection.questions.lens import lens
+from cutaway.inspection.questions.overview import overview
+from cutaway.inspection.questions.sweep import sweep
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.runs.overview import overview
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
@@ -31,10 +33,10 @@ def test_a_single_token_is_followed_by_what_the_model_writes(run_of: RunOf) -> N
     text = loaded.require_tokenizer().decode([first])
     found = run(loaded, text)
     assert found.target is not None and found.target.ids == [first]
-    assert found.outcome.ids == continue_text(loaded, [text], max_new_tokens=1)[0].best.ids
+    assert found.outcome.ids == continue_text(loaded, [text], limits=Limits(1))[0].best.ids
     assert len(lens(found).outcome) == 1
     more = run(loaded, text, max_new_tokens=3)
-    assert more.outcome.ids == continue_text(loaded, [text], max_new_tokens=3)[0].best.ids
+    assert more.outcome.ids == continue_text(loaded, [text], limits=Limits(3))[0].best.ids
 
 
 def test_two_tokens_are_read_as_they_are(run_of: RunOf) -> None:
@@ -104,8 +106,8 @@ def test_what_is_no_number_is_refused_with_the_first_tap_where_it_is_none(
 def test_edits_that_make_no_numbers_are_told_apart_from_logits_that_are_minus_infinity(run_of: RunOf) -> None:
     read = run_of("Llama")
     with pytest.raises(CutawayError, match="under these edits the model's output is not a number"):
-        compare(read, [{"op": "temperature", "value": 1e-300}], writing=False)
-    found = compare(read, [{"op": "token", "ban": [read.outcome.ids[0]]}], writing=False)
+        diff(read, [{"op": "temperature", "value": 1e-300}], writing=False)
+    found = diff(read, [{"op": "token", "ban": [read.outcome.ids[0]]}], writing=False)
     assert found.changed_log_probs[0] == -torch.inf
 
 
@@ -141,5 +143,5 @@ def test_the_output_that_a_run_is_judged_by_is_named(model: str, text: str, said
     asked = run(load(find(model)), text)
     logits, _ = asked.forward()
     judged = forced_tokens(asked, logits)
-    assert said in output_of(asked).en
+    assert said in str(output_of(asked))
     assert (len(judged.positions) == 1) == ("gaps" in said)

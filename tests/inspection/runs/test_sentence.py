@@ -11,7 +11,7 @@ import torch
 
 from cutaway import CutawayError
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.embed import embed
+from cutaway.decode.sentence_vectors import embed
 from cutaway.inspection.arithmetic.explain import Arithmetic
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.sentences import cosine_distance, sentence_settings, sentence_vectors

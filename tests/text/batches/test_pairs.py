@@ -11,7 +11,7 @@ from cutaway.errors import CutawayError
 from cutaway.text.batches.batch import IGNORED, Batch
 from cutaway.text.batches.pairs import PairBatches, Pairs, pair_examples
 from cutaway.text.corpus import Pair, Report
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 PAD, START, EOS = 0, 1, 2
 
@@ -178,7 +178,7 @@ def test_nothing_to_train_on_is_an_error():
         batches_of([made_up(5)], budget=0)
     with pytest.raises(CutawayError, match="weight is -1"):
         made_up(5).weighted(-1.0)
-    with pytest.raises(CutawayError, match="2 sources but 1 targets"):
+    with pytest.raises(CutawayError, match="sources: 2, targets: 1"):
         Pairs(Pairs.of([([1], [1])] * 2).source, Pairs.of([([1], [1])]).target)
 
 
@@ -223,7 +223,7 @@ def test_what_is_left_out_is_counted(bpe: Tokenizer):
     )
     assert len(parts[""]) == 3  # 3 is too long as a target, fine as a source
     assert (report.empty, report.long) == (2, 1)
-    assert [problem.split(":")[0] for problem in report.problems] == ["line 2", "line 3", "line 4"]
+    assert [str(problem).split(":")[0] for problem in report.problems] == ["line 2", "line 3", "line 4"]
 
 
 def test_the_longest_allowed_pair_is_kept(bpe: Tokenizer):
@@ -254,6 +254,6 @@ def test_control_tokens_in_a_corpus_are_only_text(bpe: Tokenizer):
 def test_a_mark_must_be_a_control_token(bpe: Tokenizer):
     for mark in (">>deu<<", "a"):
         with pytest.raises(
-            CutawayError, match=rf"'{mark}' is no control token of the tokenizer; it has <pad>"
+            CutawayError, match=rf"'{mark}' is no control token of the tokenizer; it has: <pad>"
         ):
             pair_examples([], bpe, target_mark=mark)

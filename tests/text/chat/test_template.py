@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cutaway.errors import CutawayError
 from cutaway.text.chat.template import ROLES, chat_ids, render
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 QWEN3 = Path(__file__).parents[4] / "shared/data/tokenizers/qwen3"
 LLAMA2 = Path(__file__).parents[4] / "shared/data/tokenizers/llama2"

@@ -1,10 +1,16 @@
-"""BERT with its masked-word head (Devlin et al. 2019): post-norm, learned positions, segments."""
+"""BERT with its masked-word head (Devlin et al. 2019): post-norm, learned positions, segments; RoBERTa (Liu et al.
+2019), whose position table begins with the rows up to pad_id, which no token takes; DistilBERT (Sanh et al. 2019),
+half of BERT's blocks and no segments."""
 
-from cutaway.checkpoint.architectures.activations import activation_key
-from cutaway.checkpoint.table import Architecture, Key, Row, control_ids
+from dataclasses import replace
+
+from cutaway.checkpoint.config_keys import activation_key, control_ids
+from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
+from cutaway.config import ModelConfig
+from cutaway.errors import CutawayError
 
 
-def keys(pad: int, bos: int | None = None, eos: int | None = None) -> tuple[Key, ...]:
+def _keys(pad: int, bos: int | None = None, eos: int | None = None) -> tuple[Key, ...]:
     """What BERT and RoBERTa have in common; the defaults are those of their control tokens."""
     return (
         Key("vocab_size", "vocab_size"),
@@ -21,7 +27,7 @@ def keys(pad: int, bos: int | None = None, eos: int | None = None) -> tuple[Key,
     )
 
 
-def body_rows(prefix: str) -> tuple[Row, ...]:
+def _body_rows(prefix: str) -> tuple[Row, ...]:
     """Embeddings and blocks of BERT and RoBERTa."""
     ours, theirs = "encoder.layers.{}.", prefix + "encoder.layer.{}."
     return (
@@ -48,9 +54,9 @@ FIXED: dict[str, object] = {
 BERT = Architecture(
     model_type="bert",
     class_name="BertForMaskedLM",
-    keys=(*keys(pad=0), Key("max_position_embeddings", "max_len")),
+    keys=(*_keys(pad=0), Key("max_position_embeddings", "max_len")),
     rows=(
-        *body_rows("bert."),
+        *_body_rows("bert."),
         Row("cls.predictions.bias", "head.unembed.bias"),
         Row("cls.predictions.decoder", "head.unembed"),
         Row("cls.predictions.transform.dense", "head.dense"),
@@ -63,4 +69,94 @@ BERT = Architecture(
     ignored=(r"bert\.embeddings\.position_ids", r"bert\.pooler\..*", r"cls\.seq_relationship\..*"),
     base_class="BertModel",
     prefix="bert.",
+)
+
+
+ROBERTA_PAD = 1  # the default of RobertaConfig
+
+
+def _roberta_offset(pad: Value, _: Config) -> Value:
+    # A wrong pad_token_id is named under its own key.
+    return pad + 1 if isinstance(pad, int) else 0
+
+
+def _roberta_length(rows: Value, theirs: Config) -> Value:
+    pad = theirs.get("pad_token_id", ROBERTA_PAD)
+    if not isinstance(rows, int) or not isinstance(pad, int):
+        raise TypeError(rows)
+    if rows <= pad + 1:
+        raise CutawayError(
+            "{rows} rows, of which the first {none} stand for no position", rows=rows, none=pad + 1
+        )
+    return rows - pad - 1
+
+
+def _roberta_positions_fit(config: ModelConfig) -> bool:
+    return config.pad_id is not None and config.position_offset == config.pad_id + 1 and config.n_segments > 0
+
+
+ROBERTA = replace(
+    BERT,
+    model_type="roberta",
+    class_name="RobertaForMaskedLM",
+    keys=(
+        *_keys(pad=ROBERTA_PAD, bos=0, eos=2),
+        Key("max_position_embeddings", "max_len", 512, read=_roberta_length,
+            write=lambda _, config: config.max_len + config.position_offset),
+        Key("pad_token_id", "position_offset", ROBERTA_PAD, read=_roberta_offset,
+            write=lambda _, config: config.pad_id),
+    ),
+    rows=(
+        *_body_rows("roberta."),
+        Row("lm_head.bias", "head.unembed.bias"),
+        Row("lm_head.decoder", "head.unembed"),
+        Row("lm_head.dense", "head.dense"),
+        Row("lm_head.layer_norm", "head.norm"),
+    ),
+    fixed=FIXED,
+    # The reference's head applies GELU whatever the activation of the blocks is.
+    constants={**BERT.constants, "hidden_act": "gelu"},
+    fits=_roberta_positions_fit,
+    ignored=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*"),
+    base_class="RobertaModel",
+    prefix="roberta.",
+)  # fmt: skip
+
+L, M = "encoder.layers.{}.", "distilbert.transformer.layer.{}."
+
+DISTILBERT = Architecture(
+    model_type="distilbert",
+    class_name="DistilBertForMaskedLM",
+    keys=(
+        Key("vocab_size", "vocab_size"),
+        Key("dim", "d_model"),
+        Key("n_layers", "n_layers"),
+        Key("n_heads", "n_heads"),
+        Key("hidden_dim", "d_ff"),
+        Key("max_position_embeddings", "max_len", 512),
+        activation_key("activation", "gelu"),
+        Key("dropout", "dropout", 0.1),
+        *control_ids(pad=0),
+        Key("mask_token_id", "mask_id", None),
+    ),
+    rows=(
+        Row("distilbert.embeddings.word_embeddings", "embed.tokens"),
+        Row("distilbert.embeddings.position_embeddings", "embed.positions"),
+        Row("distilbert.embeddings.LayerNorm", "embed.norm"),
+        *(Row(f"{M}attention.{n}_lin", f"{L}self_attn.{n}_proj") for n in "qkv"),
+        Row(M + "attention.out_lin", L + "self_attn.o_proj"),
+        Row(M + "sa_layer_norm", L + "self_residual.norm"),
+        Row(M + "ffn.lin1", L + "mlp.up"),
+        Row(M + "ffn.lin2", L + "mlp.down"),
+        Row(M + "output_layer_norm", L + "mlp_residual.norm"),
+        Row("vocab_transform", "head.dense"),
+        Row("vocab_layer_norm", "head.norm"),
+        Row("vocab_projector", "head.unembed"),
+    ),
+    fixed={**FIXED, "norm_eps": 1e-12, "n_segments": 0, "position_offset": 0},
+    constants={"tie_word_embeddings": True},
+    # Fixed sinusoids, where a model has them, lie in the file as a table like learned positions.
+    written={"attention_dropout": 0.0, "sinusoidal_pos_embds": False},
+    base_class="DistilBertModel",
+    prefix="distilbert.",
 )

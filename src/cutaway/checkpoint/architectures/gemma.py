@@ -2,26 +2,30 @@
 Gemma 2 caps its scores softly, Gemma 3 normalises queries and keys instead."""
 
 import math
-from collections.abc import Mapping
+from dataclasses import replace
 
-from cutaway.checkpoint.architectures import llama, window
-from cutaway.checkpoint.architectures.activations import activation_key
+from cutaway.checkpoint.architectures import llama
 from cutaway.checkpoint.architectures.llama import L, M
-from cutaway.checkpoint.architectures.rope import local_rope_keys, rope_keys
-from cutaway.checkpoint.architectures.window import Config
-from cutaway.checkpoint.table import Architecture, Key, Row, Value, control_ids
+from cutaway.checkpoint.config_keys import (
+    activation_key,
+    control_ids,
+    local_rope_keys,
+    rope_keys,
+    window_keys_by_layer,
+)
+from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
 from cutaway.config import ModelConfig
+from cutaway.errors import CutawayError
 
 
-def _embed_scale(width: Value, _: Mapping[str, Value]) -> float:
-    return (
-        width**0.5 if isinstance(width, int) and width > 0 else 1.0
-    )  # a wrong width is named under its own key
+def _embed_scale(width: Value, _: Config) -> float:
+    # A wrong width is named under its own key.
+    return width**0.5 if isinstance(width, int) and width > 0 else 1.0
 
 
-def _attn_scale(value: Value, _: Mapping[str, Value]) -> float:
+def _attn_scale(value: Value, _: Config) -> float:
     if not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{value!r}, expected a number above 0")
+        raise CutawayError("{value!r}, expected a number above 0", value=value)
     return value**-0.5
 
 
@@ -48,22 +52,9 @@ KEYS = (
     activation_key("hidden_activation", "gelu_pytorch_tanh"),
     Key("query_pre_attn_scalar", "attn_scale", 256, read=_attn_scale, write=_scalar),
     Key("tie_word_embeddings", "tied", True),
-    Key("attention_bias", "attn_bias", False),
+    llama.ATTENTION_BIAS,
     *control_ids(pad=0, bos=2, eos=1),
 )
-ROWS = (
-    *llama.ATTENTION_ROWS,
-    *llama.MLP_ROWS,
-    Row(M + "post_attention_layernorm", L + "self_residual.out_norm"),
-    Row(M + "pre_feedforward_layernorm", L + "mlp_residual.norm"),
-    Row(M + "post_feedforward_layernorm", L + "mlp_residual.out_norm"),
-)
-FIXED: dict[str, object] = {
-    "family": "decoder-only", "norm": "rmsnorm1p", "norm_order": "sandwich", "position": "rotary", "gated": True,
-    "mlp_bias": False, "head": "linear",
-}  # fmt: skip
-CONSTANTS: dict[str, object] = {"use_bidirectional_attention": False}
-
 GEMMA2 = Architecture(
     model_type="gemma2",
     class_name="Gemma2ForCausalLM",
@@ -71,33 +62,40 @@ GEMMA2 = Architecture(
         *KEYS,
         Key("max_position_embeddings", "max_len", 8192),
         *rope_keys(),
-        *window.by_layer(_every_second, 4096),
+        *window_keys_by_layer(_every_second, 4096),
         Key("attn_logit_softcapping", "attn_softcap", 50.0),
         Key("final_logit_softcapping", "logit_softcap", 30.0),
     ),
-    rows=ROWS,
-    fixed={**FIXED, "qk_norm": False},
-    constants=CONSTANTS,
-    ignored=llama.IGNORED,
+    rows=(
+        *llama.ATTENTION_ROWS,
+        *llama.MLP_ROWS,
+        Row(M + "post_attention_layernorm", L + "self_residual.out_norm"),
+        Row(M + "pre_feedforward_layernorm", L + "mlp_residual.norm"),
+        Row(M + "post_feedforward_layernorm", L + "mlp_residual.out_norm"),
+    ),
+    fixed={
+        "family": "decoder-only", "norm": "rmsnorm1p", "norm_order": "sandwich", "position": "rotary", "gated": True,
+        "mlp_bias": False, "head": "linear", "qk_norm": False,
+    },
+    constants={"use_bidirectional_attention": False},
+    ignored=llama.LLAMA.ignored,
     base_class="Gemma2Model",
     prefix="model.",
-)
+)  # fmt: skip
 
-GEMMA3 = Architecture(
+GEMMA3 = replace(
+    GEMMA2,
     model_type="gemma3_text",
     class_name="Gemma3ForCausalLM",
     keys=(
         *KEYS,
         Key("max_position_embeddings", "max_len", 131_072),
         *local_rope_keys(1e6, 1e4),
-        *window.by_layer(_all_but_every_nth, 4096),
+        *window_keys_by_layer(_all_but_every_nth, 4096),
         Key("attn_logit_softcapping", "attn_softcap", None),
         Key("final_logit_softcapping", "logit_softcap", None),
     ),
-    rows=(*ROWS, *llama.QK_NORM_ROWS),
-    fixed={**FIXED, "qk_norm": True},
-    constants=CONSTANTS,
-    ignored=llama.IGNORED,
+    rows=(*GEMMA2.rows, *llama.QK_NORM_ROWS),
+    fixed={**GEMMA2.fixed, "qk_norm": True},
     base_class="Gemma3TextModel",
-    prefix="model.",
 )

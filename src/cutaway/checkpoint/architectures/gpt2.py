@@ -1,14 +1,12 @@
 """GPT-2 (Radford et al. 2019): pre-norm, learned positions, one fused query-key-value projection."""
 
-from collections.abc import Mapping
-
-from cutaway.checkpoint.architectures.activations import activation_key
-from cutaway.checkpoint.table import TRANSPOSE, Architecture, Key, Row, control_ids, third
+from cutaway.checkpoint.config_keys import activation_key, control_ids
+from cutaway.checkpoint.table import TRANSPOSE, Architecture, Config, Key, Row, Value, third
 
 L, M = "decoder.layers.{}.", "transformer.h.{}."
 
 
-def _inner_width(value: object, theirs: Mapping[str, object]) -> object:
+def _inner_width(value: Value, theirs: Config) -> Value:
     width = theirs["n_embd"]
     return value or (4 * width if isinstance(width, int) else width)
 
@@ -42,24 +40,14 @@ GPT2 = Architecture(
         Row(M + "mlp.c_proj", L + "mlp.down", TRANSPOSE),
     ),
     fixed={
-        "family": "decoder-only",
-        "norm": "layernorm",
-        "norm_order": "pre",
-        "position": "learned",
-        "position_offset": 0,
-        "tied": True,
-        "gated": False,
-        "head": "linear",
-        "attn_bias": True,
-        "mlp_bias": True,
+        "family": "decoder-only", "norm": "layernorm", "norm_order": "pre", "position": "learned",
+        "position_offset": 0, "tied": True, "gated": False, "head": "linear", "attn_bias": True, "mlp_bias": True,
     },
     constants={
-        "tie_word_embeddings": True,
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
+        "tie_word_embeddings": True, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
     },
     written={"attn_pdrop": 0.0},
     ignored=(r"transformer\.h\.\d+\.attn\.(masked_)?bias",),
     base_class="GPT2Model",
     prefix="transformer.",
-)
+)  # fmt: skip

@@ -1,8 +1,11 @@
 """Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): pre-norm with RMSNorm, rotary positions, gated
-feed-forward, grouped queries. Many decoder-only architectures are this one with a difference."""
+feed-forward, grouped queries. Many decoder-only architectures are this one with a difference; here are those of
+Mistral and Qwen."""
 
-from cutaway.checkpoint.architectures.rope import rope_keys
-from cutaway.checkpoint.table import Architecture, Key, Row, control_ids
+from dataclasses import replace
+
+from cutaway.checkpoint.config_keys import control_ids, rope_keys, window_keys, window_keys_by_layer
+from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
 
 L, M = "decoder.layers.{}.", "model.layers.{}."
 
@@ -11,18 +14,15 @@ SIZES = (
     Key("hidden_size", "d_model"),
     Key("num_hidden_layers", "n_layers"),
     Key("num_attention_heads", "n_heads"),
-    Key(
-        "num_key_value_heads",
-        "n_kv_heads",
-        None,
+    Key("num_key_value_heads", "n_kv_heads", None,
         read=lambda value, theirs: value or theirs["num_attention_heads"],
-        write=lambda _, config: config.kv_heads,
-    ),
+        write=lambda _, config: config.kv_heads),
     Key("intermediate_size", "d_ff"),
-)
+)  # fmt: skip
 HEAD_DIM = Key("head_dim", "d_head", None, write=lambda _, config: config.head_width)
 EPS = Key("rms_norm_eps", "norm_eps", 1e-6)
 TIED = Key("tie_word_embeddings", "tied", False)
+ATTENTION_BIAS = Key("attention_bias", "attn_bias", False)
 ATTENTION_ROWS = (
     Row("model.embed_tokens", "embed.tokens"),
     Row("lm_head", "head.unembed"),
@@ -31,13 +31,12 @@ ATTENTION_ROWS = (
     *(Row(f"{M}self_attn.{n}_proj", f"{L}self_attn.{n}_proj") for n in "qkvo"),
 )
 MLP_ROWS = tuple(Row(f"{M}mlp.{n}_proj", f"{L}mlp.{n}") for n in ("gate", "up", "down"))
-ROWS = (*ATTENTION_ROWS, Row(M + "post_attention_layernorm", L + "mlp_residual.norm"), *MLP_ROWS)
+MLP_NORM_ROW = Row(M + "post_attention_layernorm", L + "mlp_residual.norm")
 QK_NORM_ROWS = tuple(Row(f"{M}self_attn.{n}_norm", f"{L}self_attn.{n}_norm") for n in "qk")
 FIXED: dict[str, object] = {
     "family": "decoder-only", "norm": "rmsnorm", "norm_order": "pre", "position": "rotary", "activation": "silu",
     "gated": True, "head": "linear",
 }  # fmt: skip
-IGNORED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)
 
 LLAMA = Architecture(
     model_type="llama",
@@ -49,14 +48,156 @@ LLAMA = Architecture(
         EPS,
         *rope_keys(),
         TIED,
-        Key("attention_bias", "attn_bias", False),
+        ATTENTION_BIAS,
         Key("mlp_bias", "mlp_bias", False),
         *control_ids(bos=1, eos=2),
     ),
-    rows=ROWS,
+    rows=(*ATTENTION_ROWS, MLP_NORM_ROW, *MLP_ROWS),
     fixed=FIXED,
     constants={"hidden_act": "silu"},
-    ignored=IGNORED,
+    ignored=(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
     base_class="LlamaModel",
     prefix="model.",
 )
+
+
+# Mistral (Jiang et al. 2023): a sliding window.
+MISTRAL = replace(
+    LLAMA,
+    model_type="mistral",
+    class_name="MistralForCausalLM",
+    keys=(
+        *SIZES,
+        HEAD_DIM,
+        Key("max_position_embeddings", "max_len", 131_072),
+        EPS,
+        *rope_keys(),
+        *window_keys(4096),
+        TIED,
+        *control_ids(bos=1, eos=2),
+    ),
+    fixed={**FIXED, "attn_bias": False, "mlp_bias": False},
+    base_class="MistralModel",
+)
+
+# Mixtral (Jiang et al. 2024): Mistral with eight feed-forward networks, of which two work on a token.
+MIXTRAL = replace(
+    LLAMA,
+    model_type="mixtral",
+    class_name="MixtralForCausalLM",
+    keys=(
+        *SIZES,
+        HEAD_DIM,
+        Key("max_position_embeddings", "max_len", 131_072),
+        Key("rms_norm_eps", "norm_eps", 1e-5),
+        *rope_keys(1e6),
+        *window_keys(None),
+        Key("num_local_experts", "n_experts", 8),
+        Key("num_experts_per_tok", "n_experts_per_token", 2),
+        TIED,
+        *control_ids(bos=1, eos=2),
+    ),
+    rows=(
+        *ATTENTION_ROWS,
+        MLP_NORM_ROW,
+        Row(M + "block_sparse_moe.gate", L + "mlp.router"),
+        Row(M + "block_sparse_moe.experts.{}.w1", L + "mlp.experts.{}.gate"),
+        Row(M + "block_sparse_moe.experts.{}.w3", L + "mlp.experts.{}.up"),
+        Row(M + "block_sparse_moe.experts.{}.w2", L + "mlp.experts.{}.down"),
+    ),
+    fixed={
+        **FIXED, "attn_bias": False, "mlp_bias": False, "experts_renormalised": True, "dense_layers": (),
+        "d_expert": None,
+    },
+    base_class="MixtralModel",
+    fits=lambda config: config.n_experts > 0,
+)  # fmt: skip
+
+
+def _beyond_max_window_layers(layer: int, theirs: Config) -> bool:
+    first = theirs.get("max_window_layers", 28)
+    return isinstance(first, int) and layer >= first
+
+
+QWEN_WINDOW = window_keys_by_layer(_beyond_max_window_layers, 4096, switch="use_sliding_window")
+
+# Qwen2 and Qwen2.5 (Yang et al. 2024): biases on queries, keys and values.
+QWEN2 = replace(
+    LLAMA,
+    model_type="qwen2",
+    class_name="Qwen2ForCausalLM",
+    keys=(
+        *SIZES,
+        Key("max_position_embeddings", "max_len", 32_768),
+        EPS,
+        *rope_keys(),
+        *QWEN_WINDOW,
+        TIED,
+        *control_ids(),
+    ),
+    fixed={**FIXED, "attn_bias": True, "attn_out_bias": False, "mlp_bias": False},
+    base_class="Qwen2Model",
+)
+
+# Qwen3 (Yang et al. 2025): a norm over each head's query and key.
+QWEN3 = replace(
+    LLAMA,
+    model_type="qwen3",
+    class_name="Qwen3ForCausalLM",
+    keys=(
+        *SIZES,
+        replace(HEAD_DIM, default=128),
+        Key("max_position_embeddings", "max_len", 32_768),
+        EPS,
+        *rope_keys(),
+        *QWEN_WINDOW,
+        TIED,
+        ATTENTION_BIAS,
+        *control_ids(),
+    ),
+    rows=(*LLAMA.rows, *QK_NORM_ROWS),
+    fixed={**FIXED, "qk_norm": True, "mlp_bias": False},
+    base_class="Qwen3Model",
+)
+
+
+def _dense_layers(value: Value, theirs: Config) -> list[int]:
+    layers, step = theirs["num_hidden_layers"], theirs.get("decoder_sparse_step", 1)
+    named = [] if value is None else value
+    if not isinstance(layers, int) or not isinstance(step, int) or step < 1 or not isinstance(named, list):
+        raise TypeError(named)
+    return [i for i in range(min(layers, 1000)) if i in named or (i + 1) % step]
+
+
+# Qwen3-MoE (Yang et al. 2025): Qwen3 with many small experts, in all layers or in some.
+QWEN3_MOE = replace(
+    QWEN3,
+    model_type="qwen3_moe",
+    class_name="Qwen3MoeForCausalLM",
+    keys=(
+        *SIZES,
+        HEAD_DIM,
+        Key("max_position_embeddings", "max_len", 32_768),
+        EPS,
+        *rope_keys(),
+        *QWEN_WINDOW,
+        Key("num_experts", "n_experts", None,
+            read=lambda value, theirs: theirs.get("num_local_experts", 128) if value is None else value),
+        Key("num_experts_per_tok", "n_experts_per_token", 8),
+        Key("moe_intermediate_size", "d_expert", 768, write=lambda _, config: config.expert_width),
+        Key("norm_topk_prob", "experts_renormalised", False),
+        Key("mlp_only_layers", "dense_layers", None, read=_dense_layers,
+            write=lambda _, config: list(config.dense_layers)),
+        TIED,
+        ATTENTION_BIAS,
+        *control_ids(),
+    ),
+    rows=(
+        *QWEN3.rows,
+        Row(M + "mlp.gate", L + "mlp.router"),
+        *(Row(f"{M}mlp.experts.{{}}.{n}_proj", f"{L}mlp.experts.{{}}.{n}") for n in ("gate", "up", "down")),
+    ),
+    written={"decoder_sparse_step": 1},
+    base_class="Qwen3MoeModel",
+    fits=lambda config: config.n_experts > 0,
+)  # fmt: skip

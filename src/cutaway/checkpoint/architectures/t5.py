@@ -1,35 +1,32 @@
 """T5 (Raffel et al. 2020), its version 1.1 and Flan-T5: relative positions, RMSNorm, unscaled scores, no biases."""
 
-from collections.abc import Mapping
-
-from cutaway.checkpoint.architectures.activations import NAMES
-from cutaway.checkpoint.table import Architecture, Key, Row, Value, control_ids
+from cutaway.checkpoint.config_keys import ACTIVATIONS, control_ids, unsupported
+from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
 from cutaway.config import ModelConfig
 
 
-def _gated(theirs: Mapping[str, Value]) -> bool:
+def _gated(theirs: Config) -> bool:
     return str(theirs.get("feed_forward_proj", "relu")).startswith("gated-")
 
 
-def _activation(value: Value, theirs: Mapping[str, Value]) -> str:
+def _activation(value: Value, theirs: Config) -> str:
     name = str(value).removeprefix("gated-")
     if name == "gelu" and _gated(theirs):
         return "gelu_tanh"  # what version 1.1 was trained with, under that name
-    if name not in NAMES:
-        raise ValueError(f"{value!r} is not supported, only {', '.join(NAMES)}, and gated- before them")
-    return NAMES[name]
+    if name not in ACTIVATIONS:
+        raise unsupported(value, [*ACTIVATIONS, *(f"gated-{each}" for each in ACTIVATIONS)])
+    return ACTIVATIONS[name]
 
 
 def _their_activation(activation: Value, config: ModelConfig) -> str:
     if not config.gated:
         return {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}[str(activation)]
     # The exact GELU has no name of its own after gated-.
-    return {"relu": "gated-relu", "gelu_tanh": "gated-gelu", "silu": "gated-silu"}.get(
-        str(activation), "gated-"
-    )
+    names = {"relu": "gated-relu", "gelu_tanh": "gated-gelu", "silu": "gated-silu"}
+    return names.get(str(activation), "gated-")
 
 
-def _logit_scale(value: Value, theirs: Mapping[str, Value]) -> float:
+def _logit_scale(value: Value, theirs: Config) -> float:
     """The first T5 divides its logits by √d_model, as tied models do in its authors' library; 1.1 does not."""
     scales = theirs.get("tie_word_embeddings", True) is not False if value is None else value
     width = theirs["d_model"]

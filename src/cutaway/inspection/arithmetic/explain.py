@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.parts import Hypothesis
+from cutaway.decode.search import LengthPenalty
+from cutaway.decode.text_model import Hypothesis
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.arithmetic.blocks import stack_steps
 from cutaway.inspection.arithmetic.output import Settings, head_steps, output_steps

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cutaway.decode.length_penalty import LengthPenalty
-from cutaway.decode.parts import Hypothesis, mask_id_of
+from cutaway.decode.search import LengthPenalty
+from cutaway.decode.text_model import Hypothesis, mask_id_of
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.norm import normalised
 from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from cutaway.decode.half_stored import HalfStoredLinear
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.rounding import Rounded
 from cutaway.inspection.runs import Run
@@ -63,7 +62,6 @@ class Record:
         self.inputs = inputs  # ids, or source and target: (1, T)
         self._values: dict[str, Tensor] = {**inputs, **self.taps}
         self._between: dict[str, Callable[[], Tensor]] = {}
-        self.half_stored = any(isinstance(module, HalfStoredLinear) for module in self.model.modules())
         # every name of every parameter (tied ones have several), and the tables that are fixed and not learned
         self.parameters = dict(self.model.named_parameters(remove_duplicate=False))
         self.tables = dict(self.model.named_buffers())

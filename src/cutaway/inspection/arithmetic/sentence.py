@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from cutaway.decode.embed import pool
 from cutaway.decode.sentence_settings import read_settings
+from cutaway.decode.sentence_vectors import pool
 from cutaway.inspection.arithmetic.record import Numbers, Record, Sheet, Steps
 from cutaway.inspection.arithmetic.rounding import Rounded
 from cutaway.inspection.sentences import sentence_settings

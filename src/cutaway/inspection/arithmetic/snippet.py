@@ -14,7 +14,7 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
     place = ", ".join(map(str, index)) or "()"
     written = f"penalty = LengthPenalty(alpha={penalty.alpha!r}, kind={penalty.kind!r})"
     if name == "score" and settings.hypothesis is not None:
-        imports = {"from cutaway.decode.length_penalty import LengthPenalty"}
+        imports = {"from cutaway.decode.search import LengthPenalty"}
         lines = [
             f"log_probs = {settings.hypothesis.log_probs}",
             written,
@@ -38,7 +38,7 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
     else:
         imports = {
             "from cutaway import load",
-            "from cutaway.decode.length_penalty import LengthPenalty",
+            "from cutaway.decode.search import LengthPenalty",
             "from cutaway.inspection.arithmetic.explain import Arithmetic",
             "from cutaway.inspection.runs.run import Run, Tokens",
         }
@@ -62,7 +62,6 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
 _IMPORTS = {
     "torch.": "import torch",
     "find(": "from cutaway.zoo import find",
-    "store_in_half(": "from cutaway.decode.half_stored import store_in_half",
 }
 
 
@@ -71,9 +70,4 @@ def _open(record: Record) -> list[str]:
     folder, dtype = record.loaded.path, next(record.model.parameters()).dtype
     # A bundled model is named, so that the lines run on another machine too.
     path = f"find({folder.name!r})" if folder in zoo.bundled() else repr(str(folder))
-    lines = [f"loaded = load({path})" if dtype == torch.float32 else f"loaded = load({path}, dtype={dtype})"]
-    if record.half_stored:
-        lines.append(
-            "store_in_half(loaded.model)  # the same weights in another kernel, which sums in another order"
-        )
-    return lines
+    return [f"loaded = load({path})" if dtype == torch.float32 else f"loaded = load({path}, dtype={dtype})"]

@@ -104,7 +104,7 @@ class SetAttention(HeadChange):
 
     def __post_init__(self) -> None:
         if (self.row is None) == (self.k is None) or (self.k is None) != (self.value is None):
-            raise CutawayError("expected either k and value (a cell) or row (all keys)")
+            raise CutawayError("expected either `k` and `value` (a cell) or `row` (all keys)")
         if self.renorm and self.value is not None and self.value > 1:
             raise CutawayError(
                 "value is {value}, expected 0 to 1 where the row is renormalised", value=self.value
@@ -268,7 +268,7 @@ class SetMask(BlockChange):
     example = Example({"set": "closed"})
     turn = 2  # a change of positions works on what is in sight
 
-    side: Sides | None = key(say("decoder for open, encoder for closed; need not be given"), default=None)
+    side: Sides | None = key(say("`decoder` for open, `encoder` for closed; need not be given"), default=None)
     layer: All | int = key(LAYER, default="*")
     set: Literal["open", "closed"] = key(
         say("open: a decoder without its mask; closed: an encoder with a decoder's")

@@ -25,8 +25,8 @@ from cutaway.zoo import TRANSLATOR
 Token = int | str  # an id, or a text that is one token: see `text.named_token.find_token`
 Sides = Literal["encoder", "decoder", "cross", "*"]
 
-SIDE = say('encoder, decoder or cross, "*" all; may be left out where a model has but one')
-ANY_SIDE = say("encoder, decoder or cross; all unless given")
+SIDE = say("may be left out where a model has but one")
+ANY_SIDE = say("all unless given")
 LAYER = say('the block, from 0; -1 is the last, "*" all')
 ONLY = say("the only setting; need not be given")
 POSITION = say('the position in the text, from 0; "*" all')
@@ -51,6 +51,7 @@ class Change(ABC):
     op: ClassVar[str]
     about: ClassVar[Phrase]
     example: ClassVar[Example]
+    allowed: ClassVar[tuple[Side, ...]] = STACKS  # what `side` may be, where there is such a key
     turn: ClassVar[int] = 3
 
     def check(self, building: "Building") -> None:
@@ -76,7 +77,6 @@ class Change(ABC):
 class BlockChange(Change):
     """A change of some blocks."""
 
-    allowed: ClassVar[tuple[Side, ...]] = STACKS
     default_side: ClassVar[Sides | None] = None
 
     side: Sides | None = key(SIDE, default=None)

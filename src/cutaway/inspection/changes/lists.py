@@ -31,7 +31,7 @@ from cutaway.words import Phrase, say
 Changes = Sequence[Mapping[str, object] | Change] | str  # objects, or their JSON text
 
 # The files of the kinds, in the order of the reference page.
-GROUPS: tuple[tuple[Phrase, ModuleType], ...] = (
+KINDS: tuple[tuple[Phrase, ModuleType], ...] = (
     (say("Attention"), attention_changes),
     (say("Positions"), position_changes),
     (say("Blocks, norms, neurons, experts"), stream_changes),
@@ -45,7 +45,7 @@ def kinds_in(module: ModuleType) -> list[type[Change]]:
     return [kind for kind in there if "op" in vars(kind)]
 
 
-OPS: dict[str, type[Change]] = {kind.op: kind for _, module in GROUPS for kind in kinds_in(module)}
+OPS: dict[str, type[Change]] = {kind.op: kind for _, module in KINDS for kind in kinds_in(module)}
 
 
 class ChangeList(tuple[Change, ...]):
@@ -129,7 +129,6 @@ def edits(changes: Changes, run: Run, runs: Mapping[str, Run] | None = None) -> 
             change.check(building)
             change.edit(building)
         except CutawayError as error:
-            raise CutawayError(
-                "changes[{place}] ({op}): {error}", place=place, op=change.op, error=error
-            ) from error
+            where = f"changes[{place}] ({change.op})"
+            raise CutawayError("{where}: {error}", where=where, error=error) from error
     return building.built()

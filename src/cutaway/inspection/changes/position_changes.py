@@ -12,7 +12,7 @@ from cutaway.config import checked, key
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.attention_changes import biased
 from cutaway.inspection.changes.change import ANY_SIDE, Building, Change, Example, Sides
-from cutaway.inspection.wiring import STACKS, Place, Side, places
+from cutaway.inspection.wiring import Place, Side, places
 from cutaway.nn.position import Rotary
 from cutaway.tap import Edit
 from cutaway.words import say
@@ -57,7 +57,7 @@ class SetPositions(Change):
                 "leaves as they are; use none or shuffle",
                 kind=kind,
             )
-        for side in building.sides(self.side or "*", STACKS):
+        for side in building.sides(self.side or "*", self.allowed):
             length = building.length(side)
             if kind in ("learned", "sinusoidal") and length + (self.by or 0) > most:
                 raise CutawayError(
@@ -70,7 +70,7 @@ class SetPositions(Change):
 
     def edit(self, building: Building) -> None:
         kind = building.config.position
-        for side in building.sides(self.side or "*", STACKS):
+        for side in building.sides(self.side or "*", self.allowed):
             if kind in ("learned", "sinusoidal"):
                 path = building.stacks[side].embedding_name
                 building.add(f"{path}.position", self._other_vectors(building, side))

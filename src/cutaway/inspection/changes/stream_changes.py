@@ -26,7 +26,7 @@ from cutaway.inspection.changes.change import (
     as_it_is,
 )
 from cutaway.inspection.runs import stacks
-from cutaway.inspection.wiring import SIDES, STACKS, All, Place, Side, Sublayer
+from cutaway.inspection.wiring import SIDES, All, Place, Side, Sublayer
 from cutaway.nn.mlp import MLP
 from cutaway.nn.moe import MoE
 from cutaway.nn.norm import PostNorm, SandwichNorm
@@ -149,7 +149,7 @@ class SetDropout(Change):
         return building.config.dropout if self.rate is None else self.rate
 
     def check(self, building: Building) -> None:
-        building.sides(self.side or "*", STACKS)
+        building.sides(self.side or "*", self.allowed)
         if not self._rate(building):
             raise CutawayError(
                 "this model's config has no dropout (dropout is 0), so it gives no rate: add `rate`, such as 0.1"
@@ -157,7 +157,7 @@ class SetDropout(Change):
 
     def edit(self, building: Building) -> None:
         width = building.config.d_model
-        for place in building.places(self.side or "*", "*", STACKS):
+        for place in building.places(self.side or "*", "*", self.allowed):
             clock = building.clocks[place.side]
             if place.layer == 0:
                 entering = f"{place.path}.resid_pre"
@@ -196,7 +196,7 @@ class _Dropout:
 class SetNeuron(BlockChange):
     op = "neuron"
     about = say("A feed-forward neuron, after activation and gate, is set to a value or multiplied.")
-    example = Example({"side": "decoder", "layer": 3, "n": 12, "value": 5})
+    example = Example({"side": "decoder", "layer": 3, "n": 72, "value": 30})
 
     n: int = key(say("the neuron, from 0"), ge=0)
     token: All | int = key(POSITION, default="*", ge=0)
@@ -367,7 +367,7 @@ class PatchResidual(Change):
             )
         other = building.runs[self.from_run]
         token = self.token if self.from_token is None else self.from_token
-        for place in building.places(self.side, self.layer, STACKS):
+        for place in building.places(self.side, self.layer, self.allowed):
             building.check_position("token", self.token, place.side)
             there = stacks(other).get(place.side)
             if there is None or place.layer >= len(there.stack.layers):
@@ -387,7 +387,7 @@ class PatchResidual(Change):
 
     def edit(self, building: Building) -> None:
         token = self.token if self.from_token is None else self.from_token
-        for place in building.places(self.side, self.layer, STACKS):
+        for place in building.places(self.side, self.layer, self.allowed):
             tap = f"{place.path}.resid_post"
             stream = building.measured(tap, as_it_is, building.runs[self.from_run])  # (1, T, D)
             building.add_at(

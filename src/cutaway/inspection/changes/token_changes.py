@@ -11,7 +11,7 @@ from cutaway.config import checked, key
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.change import SIDE, Building, Change, Example, Token
 from cutaway.inspection.outcome import never_written
-from cutaway.inspection.wiring import STACKS, All, Side, output_head, output_stack
+from cutaway.inspection.wiring import All, Side, output_head, output_stack
 from cutaway.words import say
 
 _LOGITS = "head.logits"
@@ -44,7 +44,7 @@ class SetEmbedding(Change):
             raise CutawayError("along has {count} tokens, expected two: from, to", count=len(self.along))
 
     def _side(self, building: Building) -> Side:
-        return building.sides(self.side, STACKS)[0]
+        return building.sides(self.side, self.allowed)[0]
 
     def check(self, building: Building) -> None:
         building.check_position("token", self.token, self._side(building))

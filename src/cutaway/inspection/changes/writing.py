@@ -7,10 +7,10 @@ from math import exp
 import torch
 from torch import Tensor
 
-from cutaway.decode.generate import Limits
-from cutaway.decode.parts import end_ids_of, readable
-from cutaway.decode.search import Search
-from cutaway.decode.translate import Source, Translator
+from cutaway.decode.generation import generate
+from cutaway.decode.search import Limits, Search
+from cutaway.decode.text_model import end_ids_of, readable
+from cutaway.decode.translator import Source, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.lists import Changes, edits
 from cutaway.inspection.outcome import filled_gaps, masked_positions, never_written
@@ -112,12 +112,12 @@ def _decoded(
     limits = Limits(most, 0, loaded.config.max_len)
     with torch.inference_mode(), Trace(model, edit=edits(changes, run, runs)):
         cache = model.begin(run.inputs["source"]) if isinstance(model, EncoderDecoder) else model.begin(1)
-        ((found, *_),) = search.run(
+        ((found, *_),) = generate(
             model,
             cache,
             [prompt],
-            rows=[0],
-            limits=[limits],
+            search=search,
+            limits=limits,
             eos_id=end_ids_of(loaded),
             forbidden=never_written(run),
         )

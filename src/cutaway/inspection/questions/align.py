@@ -2,7 +2,7 @@
 
 # Shapes: L layers, H heads, T written tokens, S source tokens, N target words, M source words.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,16 +10,25 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.languages import Language
-from cutaway.decode.parts import Hypothesis
-from cutaway.decode.translate import Translator
+from cutaway.decode.search import BeamStep, Search
+from cutaway.decode.text_model import Hypothesis
+from cutaway.decode.translator import Language, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.options import Option
 from cutaway.inspection.patterns import head_maps, patterns, row_labels
 from cutaway.inspection.question import TRANSLATOR, question
 from cutaway.inspection.runs import Run, Tokens, run, tokenizer_of
 from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement, source_effect
-from cutaway.inspection.terms import HEAD, LAYER, READS_WRITES, SOURCE, WEIGHT, left, right
+from cutaway.inspection.terms import (
+    HEAD,
+    LAYER,
+    READS_WRITES,
+    SOURCE,
+    TARGET,
+    WEIGHT,
+    left,
+    right,
+)
 from cutaway.inspection.wiring import chosen
 from cutaway.inspection.word_alignment import (
     AlignmentError,
@@ -36,6 +45,7 @@ from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Remark, Tabl
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, say
 
 
@@ -47,8 +57,8 @@ class Alignment(Drawn):
     `cross_attention` (L, H, T, S) holds in row t the weights over the source with which outcome t was chosen; rows sum
     to 1. `weights` (T, S) is their mean over the heads that were asked for. They say where the decoder read, not what
     the word depends on: `effect` measures that, and `agreement` how far the two put the source tokens in the same
-    order. `greedy` and `hypotheses`, best first, are what the search wrote; None and empty where the translation was
-    given. `gold` compares with links that people drew.
+    order. `greedy` and `hypotheses`, best first, are what the search wrote, `dropped` what it gave up on the way; None
+    and empty where the translation was given. `gold` compares with links that people drew.
     """
 
     loaded: Loaded
@@ -64,6 +74,7 @@ class Alignment(Drawn):
     agreement: Agreement
     greedy: Hypothesis | None
     hypotheses: tuple[Hypothesis, ...]
+    dropped: "tuple[Dropped, ...]"
     gold: "GoldComparison | None"
 
     def page(self) -> Page:
@@ -76,6 +87,17 @@ class Alignment(Drawn):
         Raises CutawayError for a hypothesis without a token.
         """
         return _run_of(self.loaded, self.source, self.start, hypothesis)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The best hypothesis that a step of the search gave up: after `step` tokens (the last of `pieces` the newest) its
+    log-probability `total` was below `kept`, that of the last one for which the beam had a place."""
+
+    step: int
+    pieces: tuple[str, ...]
+    total: float  # nats
+    kept: float
 
 
 @dataclass(frozen=True)
@@ -126,9 +148,9 @@ def align(
             "top is {top}, but the search is only {beam} wide: make beam {top}", top=top, beam=beam
         )
     links_drawn = None if gold is None else _links(gold)
-    greedy, hypotheses = None, ()
+    greedy, hypotheses, dropped = None, (), ()
     if target is None:
-        greedy, hypotheses, looked = _searched(loaded, text, to, beam, beam if top is None else top)
+        greedy, hypotheses, dropped, looked = _searched(loaded, text, to, beam, beam if top is None else top)
         cross = hypotheses[0].cross_attention
         assert cross is not None, "asked of the search"
         forced = len(looked.outcome) - len(hypotheses[0].ids)
@@ -157,23 +179,43 @@ def align(
         agreement=agreement(weights, effect.effect),
         greedy=greedy,
         hypotheses=hypotheses,
+        dropped=dropped,
         gold=None if links_drawn is None else compare_with_gold(looked, links_drawn, cross, effect.effect),
     )
 
 
 def _searched(
     loaded: Loaded, text: str, to: Language | None, beam: int, n_best: int
-) -> tuple[Hypothesis, tuple[Hypothesis, ...], Run]:
+) -> tuple[Hypothesis, tuple[Hypothesis, ...], tuple[Dropped, ...], Run]:
     translator = Translator(loaded)
     source = translator.prepare(text, to=to)
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to align")
-    greedy = translator.translate([text], to=to, beam=1)[0].best
-    found = translator.translate([text], to=to, beam=beam, n_best=n_best, attention="full")[0].hypotheses
+    greedy = translator.translate([text], to=to, search=Search())[0].best
+    steps: list[BeamStep] = []
+    search = Search(beam=beam, n_best=n_best, attention="full", observe=steps.append)
+    found = translator.translate([text], to=to, search=search)[0].hypotheses
     tokenizer, begun = loaded.require_tokenizer(), translator.start(source)
     start = Tokens(begun, [tokenizer.readable(id) for id in begun])
     looked = _run_of(loaded, Tokens(source.ids, source.pieces), start, found[0])
-    return greedy, tuple(found), looked
+    return greedy, tuple(found), tuple(_given_up(steps, tokenizer.target)), looked
+
+
+def _given_up(steps: Sequence[BeamStep], tokenizer: Tokenizer) -> Iterator[Dropped]:
+    """The best hypothesis that was dropped at each step."""
+    live: list[tuple[str, ...]] = [()]
+    for n, step in enumerate(steps, start=1):
+        grown = [(*live[each.parent], tokenizer.readable(each.id)) for each in step.candidates]
+        kept = [each.total for each in step.candidates if each.fate != "dropped"]
+        dropped = [
+            (each, pieces)
+            for each, pieces in zip(step.candidates, grown, strict=True)
+            if each.fate == "dropped"
+        ]
+        if kept and dropped:
+            best, pieces = dropped[0]
+            yield Dropped(n, pieces, best.total, min(kept))
+        live = [pieces for each, pieces in zip(step.candidates, grown, strict=True) if each.fate == "live"]
 
 
 def _run_of(loaded: Loaded, source: Tokens, start: Tokens, hypothesis: Hypothesis) -> Run:
@@ -277,9 +319,14 @@ def _page(found: Alignment) -> Page:
             atlas,
         ],
     )
-    others = [] if found.greedy is None else [_search_page(found.greedy, found.hypotheses)]
+    others = [] if found.greedy is None else [_search_page(found.greedy, found)]
     others += [] if found.gold is None else [_gold_page(found.gold)]
     return looked_page.then(*others)
+
+
+def alignment_map(weights: Tensor, target: Sequence[str], source: Sequence[str]) -> Matrix:
+    """A heat map of weights (T, S) with which the pieces of a translation were chosen."""
+    return Matrix(weights.detach().cpu().double().numpy(), target, source, TARGET, SOURCE, WEIGHT)
 
 
 def _title(found: Alignment) -> Phrase:
@@ -298,21 +345,41 @@ def _best(pieces: Sequence[str], values: Tensor, shown: Callable[[float], str]) 
     )
 
 
-def _search_page(greedy: Hypothesis, hypotheses: Sequence[Hypothesis]) -> Page:
-    """What greedy and beam search wrote."""
+def _search_page(greedy: Hypothesis, found: Alignment) -> Page:
+    """What greedy and beam search wrote, and what was given up on the way."""
     rows: list[tuple[Text, str, str]] = [
         (say("rank {n}", n=rank), f"{each.score:.3f}", each.text)
-        for rank, each in enumerate(hypotheses, start=1)
+        for rank, each in enumerate(found.hypotheses, start=1)
     ]
     rows.append((say("greedy"), f"{greedy.score:.3f}", greedy.text))
     columns = (left(say("beam search")), right(say("score")), left(say("translation")))
-    return page(
-        say("What the search found"),
-        [
-            Table(columns, rows),
-            Remark(say("score: the sum of the tokens' log-probabilities, divided by the length penalty.")),
-        ],
-    )
+    blocks: list[Block] = [
+        Table(columns, rows),
+        Remark(say("score: the sum of the tokens' log-probabilities, divided by the length penalty.")),
+    ]
+    if found.dropped:
+        given_up = [
+            (str(each.step), f"{each.total:.2f}", f"{each.kept:.2f}", " ".join(each.pieces))
+            for each in found.dropped
+        ]
+        titles = (
+            right(say("tokens")),
+            right(say("log-prob.")),
+            right(say("last kept")),
+            left(say("given up")),
+        )
+        blocks += [
+            Heading(say("What the search gave up")),
+            Table(titles, given_up),
+            Remark(
+                say(
+                    "At each step the best hypothesis that was dropped: its log-probability was below that of the last "
+                    "one for which the beam had a place. One that ends must be among the best of all, as many as the "
+                    "beam is wide."
+                )
+            ),
+        ]
+    return page(say("What the search found"), blocks)
 
 
 LISTED = 5  # heads, against gold links

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Annotated
 
-from cutaway.checkpoint.architectures.registry import OWN_TYPE
-from cutaway.checkpoint.contents import Contents, Stored
 from cutaway.checkpoint.folder import read_config
 from cutaway.checkpoint.parameters import aliases, check
+from cutaway.checkpoint.published import OWN_TYPE
+from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError
@@ -25,7 +25,7 @@ from cutaway.models.build import skeleton
 from cutaway.page.blocks import Block, Box, Diagram, Line, Page, Prose, Table, Tower, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate, visible
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, listed, say
 
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}  # of one parameter; the scales of int8 are not counted

@@ -31,7 +31,7 @@ from cutaway.inspection.wiring import Side
 from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Remark, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, listed, say, say_in
 
 

@@ -158,9 +158,10 @@ def _suggestions(found: Overview) -> Iterator[Suggestion]:
         yield Suggestion(say("which tokens it depends on, by gradients"), "gradients", {})
     change = {"op": "head", "side": first.side, "layer": first.layer, "head": first.head}
     yield Suggestion(say("the same without head {where}", where=where), "diff", {"changes": [change]})
-    name, index = "sentence_vector", [0, 0]
     if found.vector is None:
         name, index = "head.logits", [0, position, found.outcome.ids[position]]
+    else:
+        name, index = "sentence_vector" if found.vector.normalised else "pooled", [0, 0]
     yield Suggestion(
         say("one number with its formula, worked out again"), "explain", {"name": name, "index": index}
     )

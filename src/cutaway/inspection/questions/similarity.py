@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.decode.embed import embed
 from cutaway.decode.sentence_settings import Pooling, read_settings
+from cutaway.decode.sentence_vectors import embed
 from cutaway.errors import CutawayError
 from cutaway.inspection.options import Option
 from cutaway.inspection.question import ONE_STACK, question

@@ -1,13 +1,14 @@
 """Batches: what a model is trained on, in one shape for all makers.
 
-Every maker is an endless iterator, deterministic in (seed, epoch); `state()` and `restore()` put it back to
-the exact batch, in the middle of an epoch too.
+Every maker is an endless iterator, deterministic in (seed, epoch); `state()` and `restore()` put it back to the exact
+batch, in the middle of an epoch too.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -24,9 +25,9 @@ Entry = TypeVar("Entry")
 class Batch:
     """Inputs by the model's argument names, and what it shall say.
 
-    sequence to sequence: `source` (B,S), `source_mask` (B,S) True at real tokens (absent where nothing is
-    padded), `target` (B,T) = decoder start, then the labels without their last. causal: `ids` (B,T) and,
-    where a row holds several documents, `documents` (B,T). masked: `ids` (B,T), `mask` (B,T)."""
+    sequence to sequence: `source` (B,S), `source_mask` (B,S) True at real tokens (absent where nothing is padded),
+    `target` (B,T) = decoder start, then the labels without their last. causal: `ids` (B,T) and, where a row holds
+    several documents, `documents` (B,T). masked: `ids` (B,T), `mask` (B,T)."""
 
     inputs: dict[str, Tensor]
     labels: Tensor  # (B,T) int64, IGNORED where nothing is to be said
@@ -89,19 +90,19 @@ class Batches(ABC, Generic[Entry]):
         for name, value in self._settings.items():
             if settings.get(name) != value:
                 raise CutawayError(
-                    "state of the batches: {name} was {get!r}, now it is {value!r}; the same order needs "
+                    "state of the batches: {name} was {before!r}, now it is {now!r}; the same order needs "
                     "the same data and settings",
                     name=name,
-                    get=settings.get(name),
-                    value=value,
+                    before=settings.get(name),
+                    now=value,
                 )
         self._epoch, self._entries = epoch, None
         self._position = 0
         if not 0 <= position < len(self):
             raise CutawayError(
-                "state of the batches: position {position}, expected 0 to {count}",
+                "state of the batches: position {position}, expected 0 to {last}",
                 position=position,
-                count=len(self) - 1,
+                last=len(self) - 1,
             )
         self._position = position
 
@@ -133,10 +134,9 @@ def round_up(lengths: np.ndarray, multiple: int) -> np.ndarray:
 def cut_by_budget(
     rows: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int, multiple: int, row_multiple: int
 ) -> list[Cut]:
-    """Cut `rows`, ordered so that neighbours have nearly equal lengths, into batches of at most `budget`
-    tokens, padding included (a single longer row makes a batch of its own). Lengths are rounded up to
-    `multiple`, the number of rows down to `row_multiple` where there are that many. `source` and `target` are
-    lengths in the order of `rows`."""
+    """Cut `rows`, ordered so that neighbours have nearly equal lengths, into batches of at most `budget` tokens,
+    padding included (a single longer row makes a batch of its own). Lengths are rounded up to `multiple`, the number of
+    rows down to `row_multiple` where there are that many. `source` and `target` are lengths in the order of `rows`."""
     wide, tall = round_up(source, multiple), round_up(target, multiple)
     cuts: list[Cut] = []
     start = 0
@@ -151,6 +151,66 @@ def cut_by_budget(
         cuts.append(Cut(rows[inside], int(wide[inside].max()), int(tall[inside].max())))
         start = stop
     return cuts
+
+
+_AT_ONCE = 1_000_000  # ids
+
+
+class Ragged:
+    """Many short lists of ids as two flat arrays (670,000 sentence pairs in a few ten megabytes): row n is
+    `flat[offsets[n]:offsets[n + 1]]`."""
+
+    def __init__(self, flat: np.ndarray, offsets: np.ndarray) -> None:
+        self.flat = flat  # (sum of lengths,) int32
+        self.offsets = offsets  # (rows + 1,) int64
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> "Ragged":
+        """From lists of ids, which are let go as they are read."""
+        blocks: list[np.ndarray] = []
+        lengths: list[int] = []
+        waiting: list[int] = []
+        for row in rows:
+            lengths.append(len(row))
+            waiting.extend(row)
+            if len(waiting) > _AT_ONCE:
+                blocks.append(np.array(waiting, np.int32))
+                waiting = []
+        blocks.append(np.array(waiting, np.int32))
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(np.concatenate(blocks), offsets)
+
+    @classmethod
+    def join(cls, parts: Sequence["Ragged"]) -> "Ragged":
+        """All rows of all parts, in order."""
+        lengths = np.concatenate([part.lengths for part in parts]) if parts else np.zeros(0, np.int64)
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        flat = np.concatenate([part.flat for part in parts]) if parts else np.zeros(0, np.int32)
+        return cls(flat, offsets)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def checksum(self) -> int:
+        """Tells other data apart when training is resumed."""
+        return crc32(self.offsets.data, crc32(self.flat.data))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> list[int]:
+        return self.flat[self.offsets[row] : self.offsets[row + 1]].tolist()
+
+    def grid(self, rows: np.ndarray, columns: int, fill: int) -> np.ndarray:
+        """(len(rows), columns) int64 with those rows from the left, cut at `columns`, and `fill` after their ends."""
+        steps = np.arange(columns)
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts
+        places = np.minimum(starts[:, None] + steps, max(len(self.flat) - 1, 0))
+        return np.where(steps < lengths[:, None], self.flat[places], fill).astype(np.int64)
 
 
 def tensor(array: np.ndarray) -> Tensor:

@@ -7,10 +7,10 @@ from itertools import islice
 import numpy as np
 
 from cutaway.errors import CutawayError
-from cutaway.text.batches.batch import IGNORED, Batch, Batches, Cut, cut_by_budget, tensor
-from cutaway.text.batches.ragged import Ragged
+from cutaway.text.batches.batch import IGNORED, Batch, Batches, Cut, Ragged, cut_by_budget, tensor
 from cutaway.text.corpus import Pair, Report
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
+from cutaway.words import say
 
 _CHUNK = 8192  # pairs tokenised at once
 
@@ -26,7 +26,9 @@ class Pairs:
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
             raise CutawayError(
-                "{count} sources but {count2} targets", count=len(self.source), count2=len(self.target)
+                "sources: {sources}, targets: {targets}; expected as many of one as of the other",
+                sources=len(self.source),
+                targets=len(self.target),
             )
         if not 0.0 <= self.weight < float("inf"):
             raise CutawayError("weight is {weight}, expected a number from 0 up", weight=self.weight)
@@ -56,10 +58,9 @@ def pair_examples(
 ) -> dict[str, Pairs]:
     """Tokenise pairs into examples, one `Pairs` for each domain.
 
-    `target_mark` (">>eng<<") is the control token put before the source of source → target; `source_mark`,
-    when given, asks for the other direction too, target → source, with that token before. Lengths count the
-    mark and eos. Pairs with a blank side are left out and counted in `report.empty`, longer ones in
-    `report.long` (once a direction).
+    `target_mark` (">>eng<<") is the control token put before the source of source → target; `source_mark`, when given,
+    asks for the other direction too, target → source, with that token before. Lengths count the mark and eos. Pairs
+    with a blank side are left out and counted in `report.empty`, longer ones in `report.long` (once a direction).
     Raises CutawayError for a mark that is no control token or a tokenizer without eos."""
     report = report or Report()
     eos = tokenizer.require("eos")
@@ -73,14 +74,17 @@ def pair_examples(
         for pair, left, right in zip(chunk, sources, targets, strict=True):
             if not pair.source.strip() or not pair.target.strip():
                 report.empty += 1
-                report.note(f"line {pair.line}: a blank side")
+                report.note(say("line {line}: a blank side", line=pair.line))
                 continue
             directions = [(one, left, right)] if two is None else [(one, left, right), (two, right, left)]
             kept = found.setdefault(pair.domain, ([], []))
             for mark, source, target in directions:
                 if len(mark) + len(source) >= max_source or len(target) >= max_target:
                     report.long += 1
-                    report.note(f"line {pair.line}: {len(source)} tokens for {len(target)}, too long")
+                    counts = {"source": len(source), "target": len(target)}
+                    report.note(
+                        say("line {line}: too long: tokens {source} → {target}", line=pair.line, **counts)
+                    )
                     continue
                 kept[0].append([*mark, *source, eos])
                 kept[1].append([*target, eos])
@@ -96,7 +100,7 @@ def _control(tokenizer: Tokenizer, mark: str) -> int:
     if id is None or not tokenizer.is_control(id):
         known = ", ".join(tokenizer.controls.values())
         raise CutawayError(
-            "{mark!r} is no control token of the tokenizer; it has {known}", mark=mark, known=known
+            "{mark!r} is no control token of the tokenizer; it has: {known}", mark=mark, known=known
         )
     return id
 
@@ -122,8 +126,8 @@ class PairBatches(Batches[Cut]):
         row_multiple: int = 8,
     ) -> None:
         """`budget` is the largest B·(S+T), padding included. Lengths are rounded up to `multiple`: on everyday
-        sentences 2 leaves 4 % padding in about 700 shapes, 4 leaves 10 % in 300. `index` of a batch counts
-        examples through all parts in order."""
+        sentences 2 leaves 4 % padding in about 700 shapes, 4 leaves 10 % in 300. `index` of a batch counts examples
+        through all parts in order."""
         self._source = Ragged.join([part.source for part in parts])
         self._target = Ragged.join([part.target for part in parts])
         if not len(self._source):

@@ -1,1 +1,1 @@
-"""Chats as a model was taught to read them."""
+"""A chat as one text by the model's own template: `template` is the door, `process` runs `worker` in a cage."""

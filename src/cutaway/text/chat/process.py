@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from cutaway.errors import CutawayError
+from cutaway.words import say
 
 LONGEST_TEMPLATE = 64 * 1024  # bytes
 LONGEST_TEXT = 4 * 2**20  # bytes of UTF-8 that may come out
@@ -21,13 +22,13 @@ _STARTING = 30.0  # seconds until the process has imported what it needs
 _LONGEST_ANSWER = 6 * LONGEST_TEXT + 4096  # JSON writes a byte as six at most
 _NEEDED = ("jinja2", "markupsafe")
 _REASONS = {
-    "output": f"writes more than {LONGEST_TEXT // 2**20} MB",
-    "memory": "needs too much memory",
-    "recursion": "calls itself too deep",
-    "syntax": "is malformed",
-    "forbidden": "does what a template may not do",
-    "refused": "refuses these messages",
-    "failed": "fails",
+    "output": say("writes more than {size} MB", size=LONGEST_TEXT // 2**20),
+    "memory": say("needs too much memory"),
+    "recursion": say("calls itself too deep"),
+    "syntax": say("is malformed"),
+    "forbidden": say("does what a template may not do"),
+    "refused": say("refuses these messages"),
+    "failed": say("fails"),
 }
 
 
@@ -35,8 +36,8 @@ class TemplateProcess:
     """One process, started when it is first needed and kept: starting takes a hundred times as long as rendering.
 
     Requests of several threads wait for one another. After a limit was passed the process is ended, and the next
-    request starts a fresh one. Where the system has no limit of memory for a process (Windows, macOS) a template
-    can fill memory for as long as it may run.
+    request starts a fresh one. Where the system has no limit of memory for a process (Windows, macOS) a template can
+    fill memory for as long as it may run.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -49,27 +50,29 @@ class TemplateProcess:
     def render(self, template: str, values: Mapping[str, object], where: str) -> str:
         """The text that the template makes of the values, which must be plain JSON.
 
-        Raises CutawayError naming `where` for a template that is too long, malformed, fails, refuses the values,
-        or passes a limit: of time, of memory, `LONGEST_TEXT`.
+        Raises CutawayError naming `where` for a template that is too long, malformed, fails, refuses the values, or
+        passes a limit: of time, of memory, `LONGEST_TEXT`.
         """
         size = len(template.encode("utf-8", "surrogatepass"))
         if size > LONGEST_TEMPLATE:
             raise CutawayError(
-                "{where}: the chat template has {size} bytes, expected at most {longest_template}",
+                "{where}: the chat template has {size:,} bytes, expected at most {limit:,}",
                 where=where,
                 size=size,
-                longest_template=LONGEST_TEMPLATE,
+                limit=LONGEST_TEMPLATE,
             )
         request = {"template": template, "values": values, "most": LONGEST_TEXT, "seconds": self._seconds}
         answer = self._ask(json.dumps(request).encode() + b"\n", where)
         if isinstance(text := answer.get("text"), str):
             return text
-        reason = _REASONS.get(str(answer.get("error")), "fails")
-        detail = str(answer.get("detail", ""))
         # A stranger's text, for a terminal: what is no printable character is spelled.
-        spelled = "".join(c if c.isprintable() else repr(c)[1:-1] for c in detail)
-        said = f": {spelled}" if spelled else ""
-        raise CutawayError("{where}: the chat template {reason}{said}", where=where, reason=reason, said=said)
+        spelled = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(answer.get("detail", "")))
+        raise CutawayError(
+            "{where}: the chat template {reason}{detail}",
+            where=where,
+            reason=_REASONS.get(str(answer.get("error")), _REASONS["failed"]),
+            detail=say(": {text}", text=spelled) if spelled else "",
+        )
 
     def stop(self) -> None:
         """End the process, if there is one."""

@@ -157,9 +157,8 @@ def main() -> None:
     lines, out = sys.stdin.buffer, sys.stdout.buffer
     made = environment()
     known: dict[str, jinja2.Template] = {}
-    made.from_string(
-        "{{ strftime_now('%c') }}"
-    ).render()  # what Python reads on first use, it reads before the limits
+    # What Python reads on first use, it reads before the limits.
+    made.from_string("{{ strftime_now('%c') }}").render()
     limit_memory_and_files()
     out.write(b"ready\n")
     out.flush()

@@ -1,0 +1,30 @@
+from .checkpoint.folder import Loaded as Loaded
+from .checkpoint.folder import load as load
+from .checkpoint.folder import save as save
+from .config import ModelConfig as ModelConfig
+from .decode.beam import beam_search as beam_search
+from .decode.conversation import Conversation as Conversation
+from .decode.conversation import Message as Message
+from .decode.generation import generate as generate
+from .decode.generation import stream as stream
+from .decode.sampling import Sampling as Sampling
+from .decode.search import LengthPenalty as LengthPenalty
+from .decode.search import Limits as Limits
+from .decode.search import Search as Search
+from .decode.sentence_vectors import Embeddings as Embeddings
+from .decode.sentence_vectors import embed as embed
+from .decode.stepping import Generated as Generated
+from .decode.translator import Translation as Translation
+from .decode.translator import Translator as Translator
+from .errors import CutawayError as CutawayError
+from .inspection.questions.anatomy import Anatomy as Anatomy
+from .inspection.questions.anatomy import anatomy as anatomy
+from .models.build import build as build
+from .tap import TAPS as TAPS
+from .tap import Trace as Trace
+from .text.tokens.tokenizer import Encoding as Encoding
+from .text.tokens.tokenizer import Tokenizer as Tokenizer
+from .zoo import bundled as bundled
+from .zoo import find as find
+
+__version__: str

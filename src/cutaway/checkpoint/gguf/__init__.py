@@ -1,1 +1,0 @@
-"""GGUF, the one-file format of llama.cpp."""

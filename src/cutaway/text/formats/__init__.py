@@ -1,1 +1,0 @@
-"""Vocabularies as other tools write them, each made a tokenizer.json."""

@@ -1,1 +1,0 @@
-"""The rules of a tokenizer.json, and what the library leaves to us."""

@@ -1,0 +1,228 @@
+"""Which tokenizer a model folder has, and every kind of it as a `tokenizer.json`."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from cutaway.errors import CutawayError, brief
+from cutaway.files import read_json
+from cutaway.text.tokens import byte_level, sentencepiece_ids, tokenizer_json
+from cutaway.text.tokens.byte_level import flag, text_lines
+from cutaway.text.tokens.cutting import SETTING
+from cutaway.text.tokens.sentencepiece_ids import BOTH, NUMBERS, SIDES, JointVocabulary
+from cutaway.text.tokens.tokenizer_json import Part
+from cutaway.words import say
+
+MOST_BYTES = 100_000_000  # three times the largest that is published
+_SUFFIXES = (".json", ".txt", ".spm", ".model", ".bpe", ".tiktoken")
+_SETTINGS = ("special_tokens_map.json", "tokenizer_config.json")
+# Kind, names of its main file, and what must lie beside it; the first that fits is taken.
+_KINDS = (
+    ("json", "tokenizer.json", ()),
+    ("marian", SIDES[0], (SIDES[1], NUMBERS)),
+    ("m2m100", BOTH, (NUMBERS,)),
+    ("model", BOTH, ()),
+    ("model", "spiece.model", ()),
+    ("model", "tokenizer.model", ()),
+    ("bpe", "vocab.json", ("merges.txt",)),
+    ("bpe", "encoder.json", ("vocab.bpe",)),
+    ("wordpiece", "vocab.txt", ()),
+    ("model", "*.tiktoken", ()),
+    ("model", "*.spm", ()),
+    ("model", "*.model", ()),
+    ("model", "*.model.v[0-9]*", ()),
+)
+EXPECTED = say(
+    "tokenizer.json, a SentencePiece model, source.spm with target.spm and vocab.json, vocab.json with merges.txt, "
+    "vocab.txt, or a tiktoken file"
+)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a `Tokenizer` is made of."""
+
+    source: str  # the text of a tokenizer.json
+    settings: dict[str, object]
+    where: str
+    joint: JointVocabulary | None = None
+
+
+def find(path: Path) -> tuple[str, Path] | None:
+    """Kind and main file of the tokenizer in a folder, or of the file itself; None without one."""
+    folder = path if path.is_dir() else path.parent
+    names = sorted(file.name for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
+    candidates = names if path.is_dir() else [path.name] if path.is_file() else []
+    for kind, pattern, beside in _KINDS:
+        if not all(name in names for name in beside):
+            continue
+        for name in candidates:
+            if fnmatchcase(name, pattern):
+                kind = _kind_of_model(folder / name, pattern) if kind == "model" else kind
+                if kind is not None:
+                    return kind, folder / name
+    return ("json", path) if candidates and not path.is_dir() else None
+
+
+def _kind_of_model(file: Path, pattern: str) -> str | None:
+    """What stands in a file of that name, which says little; None for a stranger in the folder."""
+    if byte_level.is_tiktoken(file):
+        return "tiktoken"
+    return "sentencepiece" if sentencepiece_ids.begins_as_model(file) or "*" not in pattern else None
+
+
+_WHOLE: Mapping[str, Callable[[Path, Mapping[str, object]], tuple[str, JointVocabulary]]] = {
+    "marian": sentencepiece_ids.read_marian,
+    "m2m100": sentencepiece_ids.read_m2m100,
+}
+
+
+def read(path: Path) -> Opened:
+    """Read the tokenizer of a folder, or one file. CutawayError naming the file and what is wrong with it."""
+    found = find(path)
+    if found is None:
+        folder = path if path.is_dir() else path.parent
+        beside = sorted(other.name for other in folder.iterdir()) if folder.is_dir() else []
+        raise CutawayError(
+            "{path}: no tokenizer there (expected {expected}){holds}",
+            path=path,
+            expected=EXPECTED,
+            holds=say("; the folder holds {names}", names=", ".join(beside[:8])) if beside else "",
+        )
+    kind, file = found
+    for each in [file] if file == path else sorted(file.parent.glob("*")):
+        size = each.stat().st_size
+        if (each == file or each.suffix in _SUFFIXES) and size > MOST_BYTES:
+            raise CutawayError(
+                "{file}: {size:,} bytes, expected a tokenizer's file of at most {limit:,}",
+                file=each,
+                size=size,
+                limit=MOST_BYTES,
+            )
+    settings: dict[str, object] = {}
+    for name in _SETTINGS:
+        if (file.parent / name).is_file():
+            settings |= read_json(file.parent / name)
+    if kind == "json":
+        try:
+            return Opened(file.read_bytes().decode("utf-8-sig"), settings, str(file))
+        except UnicodeDecodeError as error:
+            raise CutawayError(
+                "{file}: not UTF-8 at byte {at}, expected a JSON file", file=file, at=error.start
+            ) from error
+    if kind in _WHOLE:
+        source, joint = _WHOLE[kind](file.parent, settings)
+        return Opened(source, settings, str(file), joint)
+    reader = {
+        "tiktoken": byte_level.read_tiktoken,
+        "sentencepiece": sentencepiece_ids.read_model,
+        "bpe": byte_level.read_vocab_json,
+        "wordpiece": read_wordpiece,
+    }[kind]
+    description, roles = reader(file, settings)
+    if not any(f"{role}_token" in settings for role in roles):
+        settings = {f"{role}_token": content for role, content in roles.items()} | settings
+    description = _with_added(description, settings, file)
+    # A tokenizer.json holds all rules; the published class would make up its own.
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    model = description["model"]
+    assert isinstance(model, dict)
+    if kind == "sentencepiece" and model["type"] == "Unigram":
+        settings[SETTING] = True
+    if kind == "wordpiece":
+        settings.setdefault("model_input_names", ["input_ids", "token_type_ids", "attention_mask"])
+    return Opened(json.dumps(description), settings, str(file))
+
+
+def read_wordpiece(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str, str]]:
+    """The tokenizer.json of BERT's `vocab.txt`, and the roles of its control tokens: words, cut into pieces of which
+    all but the first begin with `##` (Devlin et al. 2018)."""
+    vocabulary = tokenizer_json.numbered(text_lines(file), str(file))
+    roles = {"pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]", "cls": "[CLS]", "sep": "[SEP]"}
+    for role in roles:
+        given = settings.get(f"{role}_token")
+        content = given.get("content") if isinstance(given, dict) else given
+        if isinstance(content, str):
+            roles[role] = content
+    if roles["unk"] not in vocabulary:
+        raise CutawayError(
+            "{file}: no line {piece!r}, which stands for unknown words", file=file, piece=roles["unk"]
+        )
+    strip_accents = settings.get("strip_accents")
+    there = {role: content for role, content in roles.items() if content in vocabulary}
+    description = tokenizer_json.whole(
+        {
+            "type": "WordPiece",
+            "unk_token": roles["unk"],
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": vocabulary,
+        },
+        added=[tokenizer_json.added_token(vocabulary[content], content) for content in there.values()],
+        normalizer={
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": flag(settings, "tokenize_chinese_chars", True, file),
+            "strip_accents": strip_accents if isinstance(strip_accents, bool) else None,
+            "lowercase": flag(settings, "do_lower_case", True, file),
+        },
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        post_processor=tokenizer_json.wrapping(vocabulary, [roles["cls"]], [roles["sep"]], second_type=1),
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+    )
+    return description, there
+
+
+def _with_added(description: Part, settings: Mapping[str, object], file: Path) -> Part:
+    """The description with the tokens that `tokenizer_config.json` or `added_tokens.json` adds."""
+    known = description["added_tokens"]
+    assert isinstance(known, list)
+    added: dict[int, Part] = {token["id"]: token for token in known}
+    for id, token in _listed(settings, file).items():
+        content = token["content"]
+        taken = [other for other, each in added.items() if each["content"] == content and other != id]
+        if taken:
+            raise CutawayError(
+                "{folder}: added token {content!r} has id {id}, in {file} it has {other}",
+                folder=file.parent,
+                content=content,
+                id=id,
+                file=file.name,
+                other=taken[0],
+            )
+        added[id] = token
+    return {**description, "added_tokens": [added[id] for id in sorted(added)]}
+
+
+_FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
+
+
+def _listed(settings: Mapping[str, object], file: Path) -> dict[int, Part]:
+    listed: dict[int, Part] = {}
+    beside = file.parent / "added_tokens.json"
+    if beside.is_file():
+        for content, value in read_json(beside).items():
+            id = tokenizer_json.checked_id(value, content, beside)
+            listed[id] = tokenizer_json.added_token(id, content)
+    decoder = settings.get("added_tokens_decoder", {})
+    where = file.parent / "tokenizer_config.json"
+    if not isinstance(decoder, dict):
+        raise CutawayError(
+            "{where}: added_tokens_decoder is {value}, expected an object", where=where, value=brief(decoder)
+        )
+    for key, token in decoder.items():
+        content = token.get("content") if isinstance(token, dict) else None
+        flags = {name: token.get(name, default) for name, default in _FLAGS.items()} if content else {}
+        if not isinstance(content, str) or not all(isinstance(value, bool) for value in flags.values()):
+            raise CutawayError(
+                "{where}: added_tokens_decoder[{key!r}] is {value}, expected content, and true or false for {flags}",
+                where=where,
+                key=key,
+                value=brief(token),
+                flags=", ".join(_FLAGS),
+            )
+        id = tokenizer_json.checked_id(int(key) if key.isdecimal() else key, content, where)
+        listed[id] = {"id": id, "content": content, **flags}
+    return listed
