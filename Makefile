@@ -4,6 +4,7 @@
 #   make fmt     format and mend what ruff can   make slow    the tests that take minutes
 #   make bench   speed side by side with transformers and TransformerLens, on this machine
 #   make docs    write what the code says and prints into the pages
+#   make pictures  draw the pages' pictures with cutaway itself
 #   make words   bring the catalogue of Chinese up to date with the phrases in the code
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
@@ -20,7 +21,7 @@ CATALOGUE := src/cutaway/locale/zh/LC_MESSAGES/cutaway
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: demo test check fmt slow bench docs words clean
+.PHONY: demo test check fmt slow bench docs pictures words clean
 
 demo: $(RUNS)
 	@$(BIN)/cutaway demo
@@ -48,6 +49,9 @@ bench: $(PEERS)
 docs: $(DEVELOPS)
 	@$(BIN)/python -m docs.generate
 	@UPDATE_PAGES=1 $(BIN)/python -m pytest -q tests/test_docs.py
+
+pictures: $(DEVELOPS)
+	@$(BIN)/python -m docs.pictures
 
 words: $(DEVELOPS)
 	@$(BIN)/python -m docs.catalogue

@@ -69,7 +69,7 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"options", "terms", "wiring"},
         {"sentences"},
         {"runs"},
-        {"outcome", "patterns", "vectors", "word_alignment", "model_size", "matrix", "network"},
+        {"outcome", "patterns", "vectors", "word_alignment", "model_size", "weight_matrices"},
         {"*"},
         {"changes", "arithmetic"},
         {"question"},

@@ -3,7 +3,6 @@ with an index."""
 
 import json
 import random
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -111,14 +110,14 @@ LIES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_lies_are_refused_at_once(lie: str, tmp_path: Path, grows_less_than: Limit) -> None:
+def test_lies_are_refused_at_once(
+    lie: str, tmp_path: Path, grows_less_than: Limit, takes_less_than: Limit
+) -> None:
     content, message = LIES[lie]
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    started = time.process_time()
-    with grows_less_than(50), pytest.raises(CutawayError) as error:
+    with takes_less_than(1), grows_less_than(50), pytest.raises(CutawayError) as error:
         read_header(path)
-    assert time.process_time() - started < 1
     assert str(error.value).startswith(f"{path}: ")
     assert message in str(error.value)
     assert len(str(error.value)) < 500
@@ -139,14 +138,14 @@ LARGE: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("lie", LARGE)
-def test_large_headers_are_refused_in_little_memory(lie: str, tmp_path: Path, grows_less_than: Limit) -> None:
+def test_large_headers_are_refused_in_little_memory(
+    lie: str, tmp_path: Path, grows_less_than: Limit, takes_less_than: Limit
+) -> None:
     header, message = LARGE[lie]
     path = tmp_path / "model.safetensors"
     path.write_bytes(file_of(header()))
-    started = time.process_time()
-    with grows_less_than(200), pytest.raises(CutawayError, match=message):
+    with takes_less_than(2), grows_less_than(200), pytest.raises(CutawayError, match=message):
         read_header(path)
-    assert time.process_time() - started < 2
 
 
 def test_what_the_library_writes_is_read_as_the_library_reads_it(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_every_option_changes_the_answers(cutaway, chatty: Path):
 def test_a_chat_that_grows_says_what_it_leaves_out(cutaway, chatty: Path):
     result = cutaway("chat", chatty, "--max-tokens", "8", given="今天天气很好。\n" * 4)
     assert result.code == 0
-    assert "outgrown this model's 32 positions: its oldest " in result.err
+    assert "outgrown this model's 32 positions; oldest turns" in result.err
     assert result.out.count("\n") == 4
 
 

@@ -26,7 +26,7 @@ def test_a_readable_line_a_text(cutaway, masked: Path, expected: Embeddings):
     for row, text, tokens, vector in zip(rows, TEXTS, expected.n_tokens, expected.vectors, strict=True):
         values = [f"{value:.3f}" for value in vector[:3].tolist()]
         assert row.split() == [str(tokens), "1.000", *values, "…", *text.split()]
-    assert last == "4 vectors of 16 numbers, mean pooling, normalised (defaults)"
+    assert last == "vectors: 4, each of 16 numbers, mean pooling, normalised (defaults)"
 
 
 def test_control_characters_are_spelled_out_and_long_texts_cut(cutaway, masked: Path):
@@ -64,7 +64,10 @@ def test_vectors_are_written(cutaway, masked: Path, expected: Embeddings, tmp_pa
     file = tmp_path / name
     result = cutaway("embed", "-m", masked, "-o", file, given="\n".join(TEXTS) + "\n")
     assert (result.code, result.err) == (0, "")
-    assert result.out == f"4 vectors of 16 numbers, mean pooling, normalised (defaults) written to {file}\n"
+    assert (
+        result.out
+        == f"vectors: 4, each of 16 numbers, mean pooling, normalised (defaults) written to {file}\n"
+    )
     if file.suffix == ".npy":
         found = torch.from_numpy(np.load(file, allow_pickle=False))
     elif file.suffix == ".safetensors":
@@ -79,7 +82,7 @@ def test_vectors_are_written(cutaway, masked: Path, expected: Embeddings, tmp_pa
 
 def test_without_a_text_there_is_no_vector(cutaway, masked: Path, tmp_path: Path):
     result = cutaway("embed", "-m", masked, "-o", tmp_path / "v.npy")
-    assert (result.code, result.out[:9]) == (0, "0 vectors")
+    assert (result.code, result.out[:10]) == (0, "vectors: 0")
     assert np.load(tmp_path / "v.npy", allow_pickle=False).shape == (0, 16)
 
 

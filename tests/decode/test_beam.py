@@ -28,6 +28,16 @@ def brute_force(model, source: int, vocab_size: int, most: int, penalty: LengthP
     return sorted(scored, reverse=True)
 
 
+def searched(
+    model, sources: list[int], search: Search, limits, eos_id: int | list[int] | None = EOS, **options
+):
+    """What a toy model writes after the prompt [1], for every source."""
+    prompts = [[1]] * len(sources)
+    return beam_search(
+        model, model.begin(sources), prompts, search=search, limits=limits, eos_id=eos_id, **options
+    )
+
+
 @pytest.mark.parametrize("kind", ["gnmt", "power"])
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("spread", [0.3, 2.0])
@@ -35,14 +45,7 @@ def test_wide_beam_is_exhaustive_search(random_toy, kind, alpha: float, spread: 
     # 3 tokens, at most 5 long: 63 results, at most 32 hypotheses side by side.
     model, penalty = random_toy(3, spread), LengthPenalty(alpha, kind)
     sources = [0, 1]
-    found = beam_search(
-        model,
-        model.begin(sources),
-        [[1]] * 2,
-        search=Search(beam=32, n_best=32, length_penalty=penalty),
-        limits=Limits(5),
-        eos_id=EOS,
-    )
+    found = searched(model, sources, Search(beam=32, n_best=32, length_penalty=penalty), Limits(5))
     for source, results in zip(sources, found, strict=True):
         expected = brute_force(model, source, 3, 5, penalty)[:32]
         assert [result.score for result in results] == pytest.approx(
@@ -56,13 +59,8 @@ def test_wide_beam_is_exhaustive_search(random_toy, kind, alpha: float, spread: 
 def test_wide_beam_stops_no_sooner_than_the_best_is_certain(random_toy, alpha: float, least: int):
     model, penalty = random_toy(3, 1.0, seed=5), LengthPenalty(alpha, "power")
     for source in range(6):
-        (results,) = beam_search(
-            model,
-            model.begin([source]),
-            [[1]],
-            search=Search(beam=32, length_penalty=penalty),
-            limits=Limits(5, min_new_tokens=least),
-            eos_id=EOS,
+        (results,) = searched(
+            model, [source], Search(beam=32, length_penalty=penalty), Limits(5, min_new_tokens=least)
         )
         score, ids = brute_force(model, source, 3, 5, penalty, least)[0]
         assert tuple(results[0].ids) == ids
@@ -76,13 +74,8 @@ def test_first_result_does_not_depend_on_how_many_are_asked_for(random_toy, alph
     sources = list(range(12))
 
     def run(n_best: int):
-        return beam_search(
-            model,
-            model.begin(sources),
-            [[1]] * 12,
-            search=Search(beam=beam, n_best=n_best, length_penalty=LengthPenalty(alpha)),
-            limits=Limits(9),
-            eos_id=EOS,
+        return searched(
+            model, sources, Search(beam=beam, n_best=n_best, length_penalty=LengthPenalty(alpha)), Limits(9)
         )
 
     most = run(beam)
@@ -198,13 +191,11 @@ def test_without_length_normalisation_the_empty_result_may_win(toy):
     model = toy(lambda history: [0.4, 0.35, 0.25] if len(history) < 3 else [0.02, 0.97, 0.01])
 
     def run(alpha: float, least: int = 0, most: int = 4):
-        (results,) = beam_search(
+        (results,) = searched(
             model,
-            model.begin([0]),
-            [[1]],
-            search=Search(beam=3, length_penalty=LengthPenalty(alpha)),
-            limits=Limits(most, min_new_tokens=least),
-            eos_id=EOS,
+            [0],
+            Search(beam=3, length_penalty=LengthPenalty(alpha)),
+            Limits(most, min_new_tokens=least),
         )
         return results[0]
 
@@ -217,9 +208,7 @@ def test_without_length_normalisation_the_empty_result_may_win(toy):
 
 def test_a_model_that_never_ends_gives_exactly_n_cut_results(toy):
     model = toy([0.0, 0.5, 0.3, 0.2])
-    (results,) = beam_search(
-        model, model.begin([0]), [[1]], search=Search(beam=4, n_best=3), limits=Limits(5), eos_id=EOS
-    )
+    (results,) = searched(model, [0], Search(beam=4, n_best=3), Limits(5))
     assert [len(result.ids) for result in results] == [5, 5, 5]
     assert [result.finish for result in results] == ["length"] * 3
     assert len({tuple(result.ids) for result in results}) == 3
@@ -228,9 +217,7 @@ def test_a_model_that_never_ends_gives_exactly_n_cut_results(toy):
 
 def test_a_finished_sentence_is_frozen_and_computed_no_more(toy):
     model = toy(lambda history: [0.97, 0.02, 0.01] if history[0] == 0 else [0.0, 0.6, 0.4])
-    found = beam_search(
-        model, model.begin([0, 1]), [[1]] * 2, search=Search(beam=2), limits=Limits(40), eos_id=EOS
-    )
+    found = searched(model, [0, 1], Search(beam=2), Limits(40))
     assert found[0][0].ids == [EOS]
     assert found[0][0].finish == "stop"
     assert max(len(history) for history in model.fed if history[0] == 0) < 12
@@ -249,12 +236,11 @@ def test_width_one_without_an_early_end_is_greedy(tiny):
 
 def test_repetition_penalty_ranks_by_the_penalised_distribution(toy):
     model = toy([0.05, 0.6, 0.35])
-    (results,) = beam_search(
+    (results,) = searched(
         model,
-        model.begin([0]),
-        [[1]],
-        search=Search(beam=9, length_penalty=LengthPenalty(0.0), sampling=Sampling(repetition_penalty=3.0)),
-        limits=Limits(2),
+        [0],
+        Search(beam=9, length_penalty=LengthPenalty(0.0), sampling=Sampling(repetition_penalty=3.0)),
+        Limits(2),
         eos_id=None,
     )
     weight = [math.log(0.05), 3 * math.log(0.6), math.log(0.35)]
@@ -268,36 +254,24 @@ def test_repetition_penalty_ranks_by_the_penalised_distribution(toy):
 
 def test_forbidden_ids_never_stand_in_a_result(random_toy):
     model = random_toy(5)
-    (results,) = beam_search(
-        model,
-        model.begin([0]),
-        [[1]],
-        search=Search(beam=6, n_best=6),
-        limits=Limits(6),
-        eos_id=[EOS, 4],
-        forbidden=[2, 3],
-    )
+    (results,) = searched(model, [0], Search(beam=6, n_best=6), Limits(6), forbidden=[2, 3], eos_id=[EOS, 4])
     assert not {id for result in results for id in result.ids} & {2, 3}
     assert {result.ids[-1] for result in results if result.finish == "stop"} <= {EOS, 4}
 
 
 def test_fewer_results_only_where_fewer_exist(toy):
     model = toy([0.7, 0.3])
-    (results,) = beam_search(
-        model, model.begin([0]), [[1]], search=Search(beam=8, n_best=8), limits=Limits(3), eos_id=EOS
-    )
+    (results,) = searched(model, [0], Search(beam=8, n_best=8), Limits(3))
     assert sorted(result.ids for result in results) == [[0], [1, 0], [1, 1, 0], [1, 1, 1]]
 
 
 def test_the_observed_tree_leads_to_every_result(random_toy):
     model, steps = random_toy(5, 1.0, seed=3), list[BeamStep]()
-    found = beam_search(
+    found = searched(
         model,
-        model.begin([0, 1]),
-        [[1]] * 2,
-        search=Search(beam=3, n_best=3, length_penalty=LengthPenalty(1.0, "power"), observe=steps.append),
-        limits=[Limits(6), Limits(4)],
-        eos_id=EOS,
+        [0, 1],
+        Search(beam=3, n_best=3, length_penalty=LengthPenalty(1.0, "power"), observe=steps.append),
+        [Limits(6), Limits(4)],
     )
     for row, results in enumerate(found):
         live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]

@@ -57,11 +57,7 @@ def test_blank_texts_stay_blank(translator: Translator):
 
 def test_the_result_tells_all_about_each_hypothesis(translator: Translator, tokenizer: Tokenizer):
     search = Search(
-        beam=4,
-        n_best=3,
-        length_penalty=LengthPenalty(1.0, "power"),
-        alternatives=2,
-        attention="full",
+        beam=4, n_best=3, length_penalty=LengthPenalty(1.0, "power"), alternatives=2, attention="full"
     )
     (translation,) = translator.translate(["我爱机器学习。"], search=search)
     source = translation.source

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.nearness import assert_near
 from torch import nn
 from torch.nn.functional import linear as plain
 
@@ -35,9 +36,9 @@ def test_a_step_gives_the_fp32_product_but_for_the_order_of_sums(rows: int, bias
     with torch.inference_mode():
         got = linear(x)
         exact = x.double() @ linear.weight.double().mT + (linear.bias.double() if bias else 0)
-        torch.testing.assert_close(got.double(), exact, rtol=0, atol=1e-5)
+        assert_near(got, exact, 96)
         # a row's result does not depend on the rows beside it
-        torch.testing.assert_close(linear(x[:1]), got[:1], rtol=0, atol=1e-5)
+        assert_near(linear(x[:1]), got[:1], 96)
         # what reads a whole text takes the plain product, to the bit
         text = torch.randn(2, 7, 96)
         assert torch.equal(linear(text), plain(text, linear.weight, linear.bias))

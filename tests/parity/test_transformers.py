@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from tests.nearness import assert_near
 from tests.parity.reference import (
     CASES,
     Case,
@@ -30,6 +31,7 @@ from cutaway.models.encoder_only import EncoderOnly
 from cutaway.tap import Trace
 
 Pair = tuple[Case, transformers.PreTrainedModel, folder.Loaded, Path]
+SUMMED = 6 * 48  # up to five layers and the output, none wider than 48
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
@@ -63,7 +65,7 @@ def test_outputs(pair: Pair, side: str) -> None:
         expected = their_output(theirs, ids, mask, target)
     got = our_output(ours, ids.masked_fill(~mask, 0), None if side == "none" else mask, target)
     counted = torch.ones(2, 6, dtype=torch.bool) if encoder_decoder else mask
-    torch.testing.assert_close(got[counted], expected[counted], rtol=0, atol=1e-5)
+    assert_near(got[counted], expected[counted], SUMMED)
     assert bool(got.isfinite().all())
 
 
@@ -87,7 +89,7 @@ def test_attention_patterns(pair: Pair) -> None:
     for name, patterns in expected.items():
         assert len(patterns) > 0
         for i, pattern in enumerate(patterns):
-            torch.testing.assert_close(trace[name.format(i) + ".pattern"], pattern, rtol=0, atol=1e-6)
+            assert_near(trace[name.format(i) + ".pattern"], pattern, SUMMED)
 
 
 def test_step_by_step(pair: Pair) -> None:
@@ -105,7 +107,7 @@ def test_step_by_step(pair: Pair) -> None:
             cache, fed = ours.model.begin(2), ids
         for t in range(fed.shape[1]):
             logits = ours.model.step(fed[:, t : t + 1], cache)
-            torch.testing.assert_close(logits, expected[:, t], rtol=0, atol=1e-5)
+            assert_near(logits, expected[:, t], SUMMED)
 
 
 def test_left_padded_prompts(pair: Pair) -> None:
@@ -126,7 +128,7 @@ def test_left_padded_prompts(pair: Pair) -> None:
                 0, alone.shape[1] - 1 :
             ]
             got = torch.stack([step[row] for step in logits])
-            torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+            assert_near(got, expected, SUMMED)
 
 
 def test_written_and_opened_there(pair: Pair, tmp_path: Path) -> None:

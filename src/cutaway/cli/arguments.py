@@ -7,16 +7,13 @@ import typer
 from cutaway.words import told
 
 OneText = Annotated[
-    str | None,
-    typer.Argument(help=told("The text; without it and --file, lines from standard input.")),
+    str | None, typer.Argument(help=told("The text; without it and --file, lines from standard input."))
 ]
 ModelName = Annotated[
-    str,
-    typer.Option("--model", "-m", help=told("A bundled model's name, or a model's folder.")),
+    str, typer.Option("--model", "-m", help=told("A bundled model's name, or a model's folder."))
 ]
 EmbedderName = Annotated[
-    str | None,
-    typer.Option("--model", "-m", help=told("A model's folder, or a bundled model's name.")),
+    str | None, typer.Option("--model", "-m", help=told("A model's folder, or a bundled model's name."))
 ]
 OneObjectEach = Annotated[bool, typer.Option("--json", help=told("One JSON object a text, with everything."))]
 
@@ -36,7 +33,6 @@ TopK = Annotated[int, typer.Option(help=told("Draw from the k likeliest tokens; 
 TopP = Annotated[float, typer.Option(help=told("Draw from the fewest tokens that have this mass."))]
 MinP = Annotated[float, typer.Option(help=told("Leave out tokens below this share of the likeliest."))]
 RepetitionPenalty = Annotated[
-    float,
-    typer.Option(help=told("Above 1: make tokens less likely that stand there already.")),
+    float, typer.Option(help=told("Above 1: make tokens less likely that stand there already."))
 ]
 Seed = Annotated[int, typer.Option(help=told("The same seed gives the same text."))]

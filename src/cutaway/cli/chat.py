@@ -27,15 +27,10 @@ if TYPE_CHECKING:
 )
 def chat(
     model: Annotated[
-        str,
-        typer.Argument(help=told("A model's folder or GGUF file; it must have a chat template.")),
+        str, typer.Argument(help=told("A model's folder or GGUF file; it must have a chat template."))
     ],
     system: Annotated[
-        str | None,
-        typer.Option(
-            help=told("Tell the model beforehand how to behave."),
-            metavar=told("TEXT"),
-        ),
+        str | None, typer.Option(help=told("Tell the model beforehand how to behave."), metavar=told("TEXT"))
     ] = None,
     temperature: Temperature = 0.7,
     top_p: TopP = 0.95,

@@ -33,23 +33,16 @@ def embed(
     text: OneText = None,
     model: EmbedderName = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", help=told("Embed the lines of a file.")),
+        Path | None, typer.Option("--file", "-f", help=told("Embed the lines of a file."))
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            help=told("Write the vectors to a .npy, .safetensors or .jsonl file."),
+            "--output", "-o", help=told("Write the vectors to a .npy, .safetensors or .jsonl file.")
         ),
     ] = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help=told("One JSON object a text: text, tokens, norm, vector."),
-        ),
+        bool, typer.Option("--json", help=told("One JSON object a text: text, tokens, norm, vector."))
     ] = False,
 ) -> None:
     if output is not None:
@@ -150,12 +143,7 @@ def _print(texts: list[str], found: "Embeddings") -> None:
         first = " ".join(f"{value:6.3f}" for value in vector[:_VALUES].tolist())
         rest = " …" if len(vector) > _VALUES else ""
         rows.append((str(tokens), f"{vector.norm():.3f}", first + rest, beginning(text)))
-    headers = (
-        told("tokens"),
-        said(say_in("of a vector", "norm")),
-        told("first values"),
-        told("text"),
-    )
+    headers = (told("tokens"), said(say_in("of a vector", "norm")), told("first values"), told("text"))
     write_table(headers, rows, right=(0, 1))
     write(_sizes(found))
 

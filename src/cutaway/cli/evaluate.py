@@ -30,22 +30,17 @@ def evaluate(
     reference: Annotated[Path, typer.Argument(help=told("Their translations, one a line."))],
     to: Annotated[str, typer.Option(help=told("The language to translate into: zh or en."))],
     labels: Annotated[
-        Path | None,
-        typer.Option(help=told("A file with a label for every line (Tatoeba's cmn_Hans …).")),
+        Path | None, typer.Option(help=told("A file with a label for every line (Tatoeba's cmn_Hans …)."))
     ] = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option(help=told("Use the lines with this label only; may be repeated.")),
+        list[str] | None, typer.Option(help=told("Use the lines with this label only; may be repeated."))
     ] = None,
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,
     length_penalty: Alpha = 0.6,
     limit: Annotated[int | None, typer.Option(min=1, help=told("Use the first lines only."))] = None,
     out: Annotated[Path | None, typer.Option(help=told("Write the translations to this file."))] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help=told("One JSON object with the scores.")),
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=told("One JSON object with the scores."))] = False,
 ) -> None:
     if out is not None and not out.parent.is_dir():
         raise CutawayError("{out}: there is no folder {parent} to write to", out=out, parent=out.parent)
@@ -64,19 +59,13 @@ def evaluate(
     found: dict[int, str] = {}
     cut = 0
     with typer.progressbar(
-        length=len(sources),
-        label=told("translating"),
-        file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
+        length=len(sources), label=told("translating"), file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
         for start in range(0, len(order), _BATCH):
             places = order[start : start + _BATCH]
             batch = [sources[i] for i in places]
             results = translator.translate(
-                batch,
-                to=to if translator.languages else None,
-                search=search,
-                truncate=True,
+                batch, to=to if translator.languages else None, search=search, truncate=True
             )
             cut += sum(result.source.cut for result in results)
             found |= {i: result.best.text for i, result in zip(places, results, strict=True)}

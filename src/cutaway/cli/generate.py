@@ -15,15 +15,11 @@ from cutaway.zoo import POET, find
 @described(say("Go on with a text, token by token; the beginning is printed first."))
 def generate(
     prompt: Annotated[
-        str | None,
-        typer.Argument(help=told("The beginning; without it, standard input as one text.")),
+        str | None, typer.Argument(help=told("The beginning; without it, standard input as one text."))
     ] = None,
     model: ModelName = POET,
     max_tokens: Annotated[int, typer.Option(help=told("Most new tokens."))] = 100,
-    min_tokens: Annotated[
-        int,
-        typer.Option(help=told("Fewest new tokens before the model may end.")),
-    ] = 0,
+    min_tokens: Annotated[int, typer.Option(help=told("Fewest new tokens before the model may end."))] = 0,
     temperature: Temperature = 0.8,
     top_k: TopK = 0,
     top_p: TopP = 0.95,
@@ -33,16 +29,11 @@ def generate(
     truncate: Annotated[
         bool,
         typer.Option(
-            "--truncate",
-            help=told("Read only the end of a beginning that is too long, with a note."),
+            "--truncate", help=told("Read only the end of a beginning that is too long, with a note.")
         ),
     ] = False,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help=told("One JSON object a token: text, id, piece, log_prob, finish."),
-        ),
+        bool, typer.Option("--json", help=told("One JSON object a token: text, id, piece, log_prob, finish."))
     ] = False,
 ) -> None:
     text = "\n".join(texts_from(prompt))

@@ -23,11 +23,7 @@ def similarity(
     texts: Annotated[list[str], typer.Argument(help=told("Two texts, or more."), show_default=False)],
     model: EmbedderName = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help=told("One JSON object: the texts, and the cosines as rows."),
-        ),
+        bool, typer.Option("--json", help=told("One JSON object: the texts, and the cosines as rows."))
     ] = False,
 ) -> None:
     if len(texts) < 2:

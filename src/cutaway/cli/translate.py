@@ -34,8 +34,7 @@ _BATCH = 32  # texts whose translations are printed together
 def translate(
     text: OneText = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", help=told("Translate the lines of a file.")),
+        Path | None, typer.Option("--file", "-f", help=told("Translate the lines of a file."))
     ] = None,
     to: Annotated[
         str | None,
@@ -46,8 +45,7 @@ def translate(
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,
     nbest: Annotated[
-        int,
-        typer.Option(help=told("How many translations of a text to print, best first.")),
+        int, typer.Option(help=told("How many translations of a text to print, best first."))
     ] = 1,
     length_penalty: Alpha = 0.6,
     max_tokens: Annotated[
@@ -56,11 +54,7 @@ def translate(
     ] = None,
     min_tokens: Annotated[int, typer.Option(help=told("Fewest tokens of a translation."))] = 0,
     truncate: Annotated[
-        bool,
-        typer.Option(
-            "--truncate",
-            help=told("Cut texts that are too long for the model, with a note."),
-        ),
+        bool, typer.Option("--truncate", help=told("Cut texts that are too long for the model, with a note."))
     ] = False,
     show: Annotated[
         list[Show] | None,
@@ -155,12 +149,7 @@ def show_scores(hypothesis: "Hypothesis") -> None:
     ):
         rivals = [f"{other.piece} {exp(other.log_prob):.3f}" for other in others if other.id != id]
         rows.append((piece, f"{exp(log_prob):.3f}", f"{log_prob:.3f}", "  ".join(rivals)))
-    headers = (
-        told("piece"),
-        told("probability"),
-        told("log"),
-        told("instead"),
-    )
+    headers = (told("piece"), told("probability"), told("log"), told("instead"))
     write_table(headers, rows, right=(1, 2))
     total, score = f"{sum(hypothesis.log_probs):.3f}", f"{hypothesis.score:.3f}"
     ended = hypothesis.finish == "stop"

@@ -185,11 +185,7 @@ class _Beams(Generic[C]):
         return penalty.best_attainable(total, self._stepper.length, most) > finished[-1].score
 
     def _report(
-        self,
-        observe: Callable[[BeamStep], None],
-        found: _Candidates,
-        limits: list[bool],
-        live: Tensor,
+        self, observe: Callable[[BeamStep], None], found: _Candidates, limits: list[bool], live: Tensor
     ) -> None:
         slots = self._totals.shape[1]
         for i, sentence in enumerate(self._sentences):

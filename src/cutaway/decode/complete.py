@@ -96,12 +96,7 @@ def continue_text(
 
 
 def stream_text(
-    loaded: Loaded,
-    prompt: str,
-    *,
-    search: Search = GREEDY,
-    limits: Limits = USUAL,
-    truncate: bool = False,
+    loaded: Loaded, prompt: str, *, search: Search = GREEDY, limits: Limits = USUAL, truncate: bool = False
 ) -> Iterator[StreamedToken]:
     """Go on writing one prompt, token by token. Arguments and errors as in `continue_text`; errors are raised at
     once."""

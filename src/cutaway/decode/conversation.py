@@ -165,12 +165,7 @@ class Conversation:
     """A chat that goes on: it keeps what was said, and what the model has read of it."""
 
     def __init__(
-        self,
-        loaded: Loaded,
-        *,
-        system: str | None = None,
-        search: Search = GREEDY,
-        limits: Limits = USUAL,
+        self, loaded: Loaded, *, system: str | None = None, search: Search = GREEDY, limits: Limits = USUAL
     ) -> None:
         """Every answer is found by `search` within `limits`. Raises CutawayError for a model that cannot chat."""
         _, _, model = _open(loaded)

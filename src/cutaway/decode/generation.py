@@ -59,14 +59,7 @@ def generate(
         )
     written = [_Written() for _ in prompts]
     for step in stream(
-        model,
-        cache,
-        prompts,
-        search=search,
-        limits=limits,
-        eos_id=eos_id,
-        forbidden=forbidden,
-        places=places,
+        model, cache, prompts, search=search, limits=limits, eos_id=eos_id, forbidden=forbidden, places=places
     ):
         for i, row in enumerate(step.rows):
             written[row].add(step, i)

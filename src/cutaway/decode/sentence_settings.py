@@ -126,9 +126,7 @@ def read_settings(folder: Path) -> SentenceSettings:
         limit = _read(_TokenizerFile, folder, transformer / "tokenizer_config.json").model_max_length
     if limit is not None and limit < 1:
         raise CutawayError(
-            "{folder}: max_seq_length is {limit}, expected 1 or more",
-            folder=transformer,
-            limit=limit,
+            "{folder}: max_seq_length is {limit}, expected 1 or more", folder=transformer, limit=limit
         )
     file = pooling / "config.json"
     pooled = _read(_PoolingFile, folder, file)

@@ -42,6 +42,7 @@ _HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f]")
 
 _BEAM = Search(beam=4)
 _ONE = say("the text")
+_EMPTY = Hypothesis("", [], [], [], 0.0, "stop", [])
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,7 @@ class Translator:
         several = len(texts) > 1 or numbered_from > 1
         sources = [
             self.prepare(
-                text,
-                to=to,
-                truncate=truncate,
-                name=say("text {number}", number=number) if several else _ONE,
+                text, to=to, truncate=truncate, name=say("text {number}", number=number) if several else _ONE
             )
             for number, text in enumerate(texts, start=numbered_from)
         ]
@@ -266,9 +264,6 @@ class Translator:
         ids, mask = pad_right(sources, self.config.pad_id or 0, next(self.model.parameters()).device)
         with torch.inference_mode():
             return self.model.begin(ids, mask)
-
-
-_EMPTY = Hypothesis("", [], [], [], 0.0, "stop", [])
 
 
 @dataclass(frozen=True)

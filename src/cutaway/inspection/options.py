@@ -140,6 +140,13 @@ def checked(name: str, parameters: Sequence[Parameter], given: Mapping[str, obje
         hint = str | None if parameter.is_text else parameter.hint
         if isinstance(parameter.option, Repeated):
             hint = object
+            if parameter.required and parameter.name not in given:
+                raise CutawayError(
+                    "{question}: {name} is missing, expected JSON objects; a command takes each by --{each}",
+                    question=name,
+                    name=parameter.name,
+                    each=parameter.option.each,
+                )
         default = dataclasses.field() if parameter.required else dataclasses.field(default=parameter.default)
         fields.append((parameter.name, hint, default))
     read = parse(dataclasses.make_dataclass(name, fields), given, name)

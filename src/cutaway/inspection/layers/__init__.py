@@ -1,1 +1,0 @@
-"""What the layers say, remember and whom they ask."""
