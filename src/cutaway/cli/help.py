@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # typer has no public name for these
     from typer._click import Context, HelpFormatter
 
 C = TypeVar("C", bound=Callable[..., object])
+Listed = Sequence[tuple[str, str]]  # names of commands, and what each is for
 LEFT = 30  # columns of the names; what is longer has a line of its own
 
 
@@ -37,13 +38,19 @@ class Group(TyperGroup):
     """A group of commands whose --help is in the reader's language."""
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        formatter.write("\n".join(_page(self, ctx, list(self.sections(ctx)), formatter.width)))
+
+    def sections(self, ctx: "Context") -> Iterator[tuple[str, Listed]]:
+        """The commands under their headings."""
         listed = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        commands = [(name, each.get_short_help_str(200)) for name, each in listed if each is not None]
-        formatter.write("\n".join(_page(self, ctx, commands, formatter.width)))
+        yield (
+            told("Commands:"),
+            [(name, each.get_short_help_str(200)) for name, each in listed if each is not None],
+        )
 
 
 def _page(
-    command: TyperCommand | TyperGroup, ctx: "Context", commands: Sequence[tuple[str, str]], columns: int
+    command: TyperCommand | TyperGroup, ctx: "Context", groups: Sequence[tuple[str, Listed]], columns: int
 ) -> Iterator[str]:
     """The lines of a command's help, none wider than `columns` terminal columns."""
     from cutaway.page.wrapping import folded, wrapped
@@ -62,17 +69,18 @@ def _page(
         if record is not None and isinstance(parameter, TyperArgument | TyperOption):
             name = record[0].replace(" range>", ">")
             rows[type(parameter)].append((name, _about(parameter), _remarks(parameter, ctx)))
-    sections = (
+    sections = [
         (told("Arguments:"), rows[TyperArgument]),
         (told("Options:"), rows[TyperOption]),
-        (told("Commands:"), [(*named, "") for named in commands]),
-    )
+        *((title, [(*named, "") for named in listed]) for title, listed in groups),
+    ]
+    inner = max((width(name) for _, listed in groups for name, _ in listed), default=0)
     for title, listed in sections:
         if not listed:
             continue
         yield ""
         yield title
-        left = min(LEFT, max(width(name) for name, _, _ in listed)) + 2
+        left = min(LEFT, max(inner, *(width(name) for name, _, _ in listed))) + 2
         for name, text, remarks in listed:
             *lines, last = wrapped(text, columns - left - 2)
             whole = f"{last} {remarks}".rstrip()

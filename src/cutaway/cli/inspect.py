@@ -2,6 +2,8 @@
 
 import inspect as signatures
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
@@ -9,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 import typer
 from typer.core import TyperCommand
 
-from cutaway.cli.help import Command, Group
-from cutaway.cli.terminal import note, progress, texts_from, write, write_page
+from cutaway.cli.help import Command, Group, Listed
+from cutaway.cli.terminal import note, progress, standard_input, texts_from, write, write_page
+from cutaway.errors import CutawayError, nearest
 from cutaway.words import Locale, reader_locale, say, told
 from cutaway.zoo import TRANSLATOR
 
@@ -28,9 +31,15 @@ class Questions(Group):
     """The commands are the questions; their modules are loaded when they are asked for."""
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        from cutaway.inspection.question import names
+        from cutaway.inspection.question import find_question, names
 
         if args and args[0] not in (*names(), "-h", "--help"):
+            if (
+                len(args) > 1
+                and not any(arg.startswith("-") for arg in args[:2])
+                and nearest(args[0], names())
+            ):
+                find_question(args[0])  # no text of its own, for another one follows: a name misspelled
             args = [FIRST, *args]
         return super().parse_args(ctx, args)
 
@@ -44,11 +53,25 @@ class Questions(Group):
 
         return command_of(find_question(cmd_name))
 
+    def sections(self, ctx: "Context") -> Iterator[tuple[str, Listed]]:
+        from cutaway.inspection.question import GROUPS, all_questions
+
+        locale = reader_locale()
+        for group, title in GROUPS.items():
+            listed = [each for each in all_questions() if each.group == group]
+            if listed:
+                yield title.said(locale), [(each.name, each.about.said(locale)) for each in listed]
+
 
 app = typer.Typer(cls=Questions, no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.callback()
+@app.callback(
+    help=told(
+        "Ask about a text on its way through a model, or about a model. Without a question's name: {first}.",
+        first=FIRST,
+    )
+)
 def inspect() -> None:
     pass
 
@@ -67,15 +90,17 @@ def command_of(question: "Question") -> TyperCommand:
         outputs.check()
         locale: Locale = given.pop("lang") or reader_locale()
         model: str = given.pop("model")
-        text = texts_from(given.pop("text"))[0] if question.subject == "text" else None
+        text = _one_text(given.pop("text")) if question.subject == "text" else None
 
         from cutaway.inspection.answers import Session
 
-        options = {
-            parameters[name].name: _value(parameters[name], value)
-            for name, value in given.items()
-            if value not in (None, [], parameters[name].default)
+        read = {
+            each.name: _value(each, given[name])
+            for name, each in parameters.items()
+            if given[name] not in (None, [])
         }
+        defaults = {each.name: each.default for each in parameters.values()}
+        options = {name: value for name, value in read.items() if value != defaults[name]}
         outputs.write(Session(model).ask(question, text, options, progress), locale)
 
     own = [_declared(name, each) for name, each in parameters.items()]
@@ -98,6 +123,15 @@ def _text(question: "Question") -> list[signatures.Parameter]:
             None,
         )
     ]
+
+
+def _one_text(argument: str | None) -> str:
+    """The argument, or all of standard input."""
+    if argument is not None:
+        return texts_from(argument)[0]
+    if sys.stdin.isatty():
+        raise CutawayError('no text: give it as an argument ("好久不见") or on standard input')
+    return "\n".join(standard_input())
 
 
 def _shared() -> list[signatures.Parameter]:
@@ -149,14 +183,12 @@ def _declared(name: str, parameter: "Parameter") -> signatures.Parameter:
     elif option.positional and get_origin(kind) is tuple:
         kind, default = list[str], None
     elif not native:
-        kind, default = str, None
-    if parameter.required:
-        default = None
-    if not (parameter.required and option.positional):
+        kind, default = str, ",".join(map(str, default)) or None if isinstance(default, tuple) else default
+    if not parameter.required:
         kind = kind | None
     low, high = (option.at_least, option.at_most) if parameter.kind in (int, float) else (None, None)
     mark = typer.Argument if option.positional else typer.Option
-    if parameter.required and option.positional:
+    if parameter.required:
         default = signatures.Parameter.empty
     return _parameter(name, Annotated[kind, mark(help=about, min=low, max=high)], default)
 

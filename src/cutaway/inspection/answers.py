@@ -19,7 +19,7 @@ from cutaway.errors import CutawayError
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection.changes.change import Change
 from cutaway.inspection.changes.lists import write_change
-from cutaway.inspection.options import Progress, Repeated, checked
+from cutaway.inspection.options import Progress, Repeated
 from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_question, names
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Caption, Code, Page
@@ -51,7 +51,7 @@ class Answer:
         return page.explained(_terms_in(page)).captioned(
             Caption(
                 model=self.model,
-                text=self.text,
+                text=self.text or _text_in(self.options),
                 output=self.output,
                 command=self.command(),
                 python=self.python(),
@@ -129,9 +129,9 @@ class Session:
         """
         given = dict(given or {})
         question.check(self.config, self.model)
+        options = question.options(given)
         of_run = _OF_RUN if question.subject == "text" else set()
-        run_options = checked(question.name, RUN_OPTIONS, {k: v for k, v in given.items() if k in of_run})
-        options = question.options({key: value for key, value in given.items() if key not in of_run})
+        run_options = {name: options.pop(name) for name in of_run & set(options)}
         if question.subject == "text" and text is None:
             raise CutawayError("{question} needs a text to look into", question=question.name)
         if question.subject != "text" and text is not None:
@@ -173,6 +173,12 @@ def _phrases(value: object) -> Iterator[str]:
             yield from _phrases(getattr(value, field.name))
 
 
+def _text_in(options: Mapping[str, object]) -> str | None:
+    """The text that a question asks its model about by itself."""
+    text = options.get("text")
+    return text if isinstance(text, str) else None
+
+
 def _written(asked: Run) -> str | None:
     """The translation of a run."""
     if asked.source is None or asked.target is None:
@@ -203,21 +209,29 @@ def parts_for(question: Question, model: str, text: str | None, options: Mapping
     """The words of a command, each option together with its value."""
     words = ["cutaway", "inspect"]
     words += [] if question.name == "overview" and text not in names() else [question.name]
-    positional = [each.name for each in question.parameters if each.option.positional]
-    spelled = {
-        each.name: each.option.each for each in question.parameters if isinstance(each.option, Repeated)
-    }
-    words += [] if text is None else [_quoted(text)]
-    words += [_quoted(_spelled(options[name])) for name in positional if name in options]
-    words.append(f"-m {_quoted(model)}")
+    parameters = {each.name: each for each in (*question.parameters, *RUN_OPTIONS)}
+    positional = [] if text is None else [text]
+    named: list[str] = []
     for name, value in options.items():
-        if name not in positional:
-            flag = spelled.get(name, name).replace("_", "-")
-            if isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
-            else:
-                words += [f"--{flag} {_quoted(each)}" for each in _each(value)]
-    return words
+        if value is None:
+            continue
+        option, tokens = parameters[name].option, parameters[name].names_tokens
+        if option.positional:
+            positional += [
+                _spelled(each, tokens) for each in (value if isinstance(value, list | tuple) else [value])
+            ]
+            continue
+        flag = (option.each if isinstance(option, Repeated) else name).replace("_", "-")
+        if isinstance(value, bool):
+            named.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(option, Repeated) and isinstance(value, list):
+            named += [f"--{flag} {_quoted(json.dumps(each, ensure_ascii=False))}" for each in value or [[]]]
+        else:
+            named.append(f"--{flag} {_quoted(_spelled(value, tokens))}")
+    texts = [_quoted(each) for each in positional]
+    if any(each.startswith("-") for each in positional):
+        return [*words, f"-m {_quoted(model)}", *named, "--", *texts]
+    return [*words, *texts, f"-m {_quoted(model)}", *named]
 
 
 def python_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
@@ -234,24 +248,20 @@ def python_for(question: Question, model: str, text: str | None, options: Mappin
     if question.subject == "text":
         given = [f"{name}={value!r}" for name, value in options.items() if name in of_run]
         subject = f"run({', '.join(['loaded', repr(text), *given])})"
+    alike = [f"{name}={value!r}" for name, value in options.items() if name in of_run - {"target"}]
     arguments = [
-        f"{name}=run(loaded, {value!r})" if name in others else f"{name}={value!r}"
+        f"{name}=run({', '.join(['loaded', repr(value), *alike])})" if name in others else f"{name}={value!r}"
         for name, value in options.items()
         if name not in of_run
     ]
     return "\n".join([*lines, f"result = {question.name}({', '.join([subject, *arguments])})"])
 
 
-def _each(value: object) -> Iterator[str]:
-    """The values of an option that may be given several times."""
-    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
-        yield from (json.dumps(each, ensure_ascii=False) for each in value or [[]])
-    else:
-        yield _spelled(value)
-
-
-def _spelled(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def _spelled(value: object, tokens: bool) -> str:
+    """A value as a command reads it; among tokens a number is an id."""
+    if isinstance(value, list | tuple):
+        return ",".join(_spelled(each, tokens) for each in value)
+    return f"#{value}" if tokens and isinstance(value, int) else str(value)
 
 
 def _quoted(text: str) -> str:

@@ -1,8 +1,8 @@
 """The direct path from what a sublayer writes to the logits of one token, every norm's scale held as it is in a run.
 
 With its scale held, a norm is an affine map, and so is the whole residual stream: each thing written into it takes its
-own path to the logits, and the paths add up (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", on
-direct paths and on folding LayerNorm).
+own path to the logits, and the paths add up (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits",
+on direct paths and on folding LayerNorm).
 """
 
 # Shapes: N rows that are carried side by side, D width, V vocabulary.
@@ -52,9 +52,8 @@ class FrozenPath:
     position: int
     embed_norm: Step | None
     writes: tuple[Write, ...]  # in data-flow order
-    end: tuple[
-        Step, ...
-    ]  # after the last block: the final norm, and what a masked head does before its matrix
+    # After the last block: the final norm, and what a masked head does before its matrix.
+    end: tuple[Step, ...]
     trace: Trace
     logits: Tensor  # (V,) of this position, as the model gives them
 

@@ -62,6 +62,12 @@ class Parameter:
         return isinstance(self.option, OtherText)
 
     @property
+    def names_tokens(self) -> bool:
+        """Whether it is a token or several, of which a number is the id."""
+        kind = get_args(self.kind)[0] if get_origin(self.kind) is tuple else self.kind
+        return set(get_args(kind)) == {int, str}
+
+    @property
     def kind(self) -> Any:
         """The type without `None`; `str` for another text."""
         return str if self.is_text else without_none(self.hint)
@@ -71,7 +77,7 @@ class Parameter:
         CutawayError for what it cannot be."""
         if isinstance(self.option, Repeated):
             return _objects(self.option.each, text)
-        if get_origin(self.kind) is tuple and get_args(self.kind)[0] is not int:
+        if get_origin(self.kind) is tuple and self.names_tokens:
             return tuple(read_token(part) for part in text.split(","))
         if get_origin(self.kind) is tuple:
             try:
@@ -82,7 +88,7 @@ class Parameter:
                     name=self.name,
                     text=text,
                 ) from None
-        return read_token(text) if set(get_args(self.kind)) == {int, str} else text
+        return read_token(text) if self.names_tokens else text
 
     def check(self, value: object) -> None:
         """CutawayError for a number beyond the bounds."""

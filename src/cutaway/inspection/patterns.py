@@ -28,9 +28,8 @@ class Heads:
     heads: tuple[int, ...]
     queries: Tokens
     keys: Tokens
-    rows: tuple[
-        str, ...
-    ]  # what a query is to a reader: the token read, and in a decoder what is written after it
+    # What a query is to a reader: the token read, and in a decoder what is written after it.
+    rows: tuple[str, ...]
 
     @property
     def layers(self) -> tuple[int, ...]:

@@ -100,8 +100,9 @@ class Question:
                 )
 
     def options(self, given: Mapping[str, object]) -> dict[str, object]:
-        """`options.checked` of this question's own options."""
-        return checked(self.name, self.parameters, given)
+        """`options.checked` of this question's options, those of its run among them."""
+        of_run = RUN_OPTIONS if self.subject == "text" else ()
+        return checked(self.name, (*self.parameters, *of_run), given)
 
     def __call__(
         self, subject: object, options: Mapping[str, object], progress: Progress | None = None

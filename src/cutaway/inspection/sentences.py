@@ -43,10 +43,10 @@ def sentence_ids(loaded: Loaded, text: str) -> list[int]:
         )
     if max(ids) >= loaded.config.vocab_size:
         raise CutawayError(
-            "{path}: the tokenizer gives id {ids}, but the model's vocab_size is {vocab_size}; "
+            "{path}: the tokenizer gives id {id}, but the model's vocab_size is {vocab_size}; "
             "they do not belong together",
             path=loaded.path,
-            ids=max(ids),
+            id=max(ids),
             vocab_size=loaded.config.vocab_size,
         )
     return ids

@@ -88,9 +88,9 @@ def agreement(weights: Tensor, effect: Tensor, keys: Sequence[int] | None = None
     """
     if weights.shape != effect.shape or weights.ndim != 2:
         raise CutawayError(
-            "weights have the shape {shape} and effects {shape2}, expected one (T, S)",
-            shape=list(weights.shape),
-            shape2=list(effect.shape),
+            "weights have the shape {weights} and effects {effects}, expected one (T, S)",
+            weights=list(weights.shape),
+            effects=list(effect.shape),
         )
     places = chosen(say("source token"), keys, weights.shape[1])
     left, right = weights[:, list(places)], effect[:, list(places)]

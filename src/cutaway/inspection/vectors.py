@@ -49,7 +49,7 @@ class VectorTable(Drawn):
                 tied if self.tied else None,
                 Remark(
                     say(
-                        "Ask it: neighbours(table, token), analogy(table, a, b, c), token_map(table, tokens)."
+                        "Ask it: neighbours(table, token), analogy(table, a, b, c), projection(table, tokens)."
                     )
                 ),
             ],

@@ -46,8 +46,11 @@ def word_pieces(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[str]) 
     for place, ((found, _), (expected, at)) in enumerate(zip(spelled, asked, strict=False)):
         if found != expected:
             raise CutawayError(
-                f"word {at + 1} is {words[at]!r}, but the pieces spell {_from(spelled, place)!r} there; the words "
-                "must be those of the text as the model reads it"
+                "word {place} is {word!r}, but the pieces spell {spelled!r} there; the words must be those of the "
+                "text as the model reads it",
+                place=at + 1,
+                word=words[at],
+                spelled=_from(spelled, place),
             )
     if len(spelled) != len(asked):
         shorter = min(len(spelled), len(asked))

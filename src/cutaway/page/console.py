@@ -58,6 +58,10 @@ BARS_HIGH, PLANE_HIGH = 4, 18  # lines of upright bars, of points in a plane
 NAMED = 12  # columns of a label in a plane
 
 _FIGURES = (Table, Bars, Matrix, Points)  # between two of them a line stays empty
+# What pages say beside data where a terminal has no more than ASCII.
+_PLAIN = str.maketrans(
+    {"→": "->", "·": "-", "–": "-", "×": "x", "±": "+-", "…": ".", "−": "-", "“": '"', "”": '"'}
+)
 _ASCII_RULE = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
@@ -189,7 +193,8 @@ class Terminal:
                 return Group()
 
     def _shown(self, text: Text) -> str:
-        return shown(text, self.locale)
+        found = shown(text, self.locale)
+        return found if self.unicode else found.translate(_PLAIN)
 
     def _cut(self, text: Text, columns: int) -> str:
         """A text within so many columns, with a mark where something was cut off."""
@@ -314,9 +319,9 @@ class Terminal:
         """Where the page comes from, in two lines at most."""
         if caption is None:
             return
-        into = " → " if self.unicode else " -> "
+        into, beside = (" → ", " · ") if self.unicode else (" -> ", " - ")
         lines = (
-            " · ".join(each for each in (caption.model, caption.date) if each),
+            beside.join(each for each in (caption.model, caption.date) if each),
             into.join(" ".join(each.split()) for each in (caption.text, caption.output) if each),
         )
         yield ""

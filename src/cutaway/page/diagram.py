@@ -1,7 +1,7 @@
 """A model as boxes on one another, after Figure 1 of Vaswani et al. 2017, as lines of a terminal and as a figure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from xml.etree.ElementTree import Element
 
 from cutaway.page.blocks import Box, Diagram, Tower
@@ -15,7 +15,7 @@ FRAME = TEXT + 4
 MARGIN = 6  # room for "24 ×" beside a stack
 GAP = 4  # between encoder and decoder, where the memory runs
 BOTH = MARGIN + FRAME + GAP + FRAME + MARGIN
-_ASCII = str.maketrans("┌┐└┘├┤─│╞╡═▲►×", "++++++-|++=^>x")
+_ASCII = str.maketrans("┌┐└┘├┤─│╞╡═▲►×→·–±", "++++++-|++=^>x>*-~")
 
 
 def diagram_lines(diagram: Diagram, columns: int, unicode: bool, locale: Locale) -> list[str]:
@@ -26,7 +26,8 @@ def diagram_lines(diagram: Diagram, columns: int, unicode: bool, locale: Locale)
     elif columns >= BOTH:
         lines = _side_by_side(columned[0], columned[1], shown(diagram.memory, locale), diagram.enters)
     else:
-        lines = [*columned[1].alone(), "", *columned[0].alone()]
+        memory = shown(diagram.memory, locale)
+        lines = [*columned[1].alone(), "", *replace(columned[0], top=memory).alone()]
     return lines if unicode else [line.translate(_ASCII) for line in lines]
 
 

@@ -22,7 +22,6 @@ from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement,
 from cutaway.inspection.terms import (
     HEAD,
     LAYER,
-    PROBABILITY,
     READS_WRITES,
     SOURCE,
     TARGET,
@@ -30,7 +29,7 @@ from cutaway.inspection.terms import (
     left,
     right,
 )
-from cutaway.inspection.wiring import chosen
+from cutaway.inspection.wiring import at_least_one, chosen
 from cutaway.inspection.word_alignment import (
     AlignmentError,
     Gold,
@@ -144,6 +143,7 @@ def align(
 
     Raises CutawayError for a model that does not translate, an empty text, and values out of range.
     """
+    at_least_one(beam=beam, top=beam if top is None else top)
     if top is not None and top > beam:
         raise CutawayError(
             "top is {top}, but the search is only {beam} wide: make beam {top}", top=top, beam=beam
@@ -276,7 +276,7 @@ def _page(found: Alignment) -> Page:
         rows.append((truncate(label, 22), share(float(found.effect.log_probs[t].exp())), looked, needed))
     columns = (
         left(READS_WRITES),
-        right(PROBABILITY),
+        right(say("prob.")),
         left(say("looked at")),
         left(say("depends on (nats)")),
     )
@@ -375,8 +375,8 @@ def _search_page(greedy: Hypothesis, found: Alignment) -> Page:
             Remark(
                 say(
                     "At each step the best hypothesis that was dropped: its log-probability was below that of the last "
-                    "one for which the beam had a place. One that ends must be among the best of all, as many as the beam is "
-                    "wide."
+                    "one for which the beam had a place. One that ends must be among the best of all, as many as the "
+                    "beam is wide."
                 )
             ),
         ]
@@ -431,8 +431,8 @@ def _gold_page(found: GoldComparison) -> Page:
         ),
         Remark(
             say(
-                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to the "
-                "source word of its greatest weight, or of the token whose hiding costs it most."
+                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to "
+                "the source word of its greatest weight, or of the token whose hiding costs it most."
             )
         ),
     ]

@@ -22,7 +22,7 @@ from cutaway.inspection.question import question
 from cutaway.inspection.terms import FAMILIES, left, right
 from cutaway.inspection.wiring import ranges, stepped, tap_names
 from cutaway.models.build import skeleton
-from cutaway.page.blocks import Block, Box, Diagram, Page, Prose, Table, Tower, page
+from cutaway.page.blocks import Block, Box, Diagram, Line, Page, Prose, Table, Tower, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate, visible
 from cutaway.text.tokens.tokenizer import Tokenizer
@@ -232,7 +232,7 @@ def _page(found: Anatomy) -> Page:
         "{family}, {architecture}, {n:,} parameters",
         family=FAMILIES[found.family], architecture=found.architecture, n=found.parameters,
     )  # fmt: skip
-    taps = Prose(say("{n:,} taps", n=len(found.taps)), "  ".join(compressed(found.taps)))
+    taps = Prose(say("{n:,} taps", n=len(found.taps)), "\n".join(compressed(found.taps)))
     return page(title, [diagram(found.config), _table(found), *_facts(found), taps])
 
 
@@ -393,7 +393,7 @@ def _table(found: Anatomy) -> Table:
     if found.config.tied and found.config.head != "none":
         rows.append([PARTS["output matrix"], "", say("tied"), ""])
     rows.append([say("total"), "", f"{found.parameters:,}", ""])
-    titles = (left(say("parameters")), right(say("a layer")), right(say("in all")), right(say("share")))
+    titles = (left(say("parameters")), right(say("a layer")), right(say("in all")), right(say("percentage")))
     return Table(titles, rows)
 
 
@@ -411,7 +411,7 @@ def _facts(found: Anatomy) -> Iterator[Block]:
                 n=found.active_parameters,
                 few=config.n_experts_per_token,
                 of=config.n_experts,
-            ),  # fmt: skip
+            ),
         )
     weights = " · ".join(
         f"{dtype} {amount(size, 'B')}" for dtype, size in found.memory.items() if dtype != "bf16"
@@ -443,7 +443,7 @@ def _facts(found: Anatomy) -> Iterator[Block]:
         shown: list[Text] = [_control(control) for control in ordered[:CONTROLS]]
         if len(controls) > CONTROLS:
             shown.append(say("and {n} more", n=len(controls) - CONTROLS))
-        yield Prose(say("control tokens"), listed(shown, " · "))
+        yield Line(say("controls"), shown)
 
 
 def _sizes(found: Anatomy) -> Phrase:

@@ -244,8 +244,8 @@ def _page(found: Attention) -> Page:
 
 _MEANS = Remark(
     say(
-        "A row is one query: what it weighs. In a decoder the query at a token predicts the next one. Weights say where "
-        "a head reads, not what it takes from there, nor what depends on it."
+        "A row is one query: what it weighs. In a decoder the query at a token predicts the next one. Weights say "
+        "where a head reads, not what it takes from there, nor what depends on it."
     )
 )
 _ONE = Remark(say("The weights of one head, token by token: give its layer and head."))

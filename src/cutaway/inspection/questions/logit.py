@@ -15,7 +15,7 @@ from cutaway.inspection.outcome import usual_position, written_token
 from cutaway.inspection.question import WORDS, question
 from cutaway.inspection.runs import Run, piece_of, position_in, stack_named, token_id
 from cutaway.inspection.terms import LAYER, left, right
-from cutaway.inspection.wiring import places
+from cutaway.inspection.wiring import at_least_one, places
 from cutaway.nn.attention import Attention
 from cutaway.nn.moe import MoE
 from cutaway.page.blocks import Block, Heading, Matrix, Page, Prose, Remark, Table, page
@@ -92,6 +92,7 @@ def logit(
 
     Raises CutawayError for a model without output head, a position out of range, or a token that is not one.
     """
+    at_least_one(top=top)
     where = position_in(stack_named(run, None).tokens, usual_position(run) if at is None else at)
     chosen = None if token is None else token_id(run, token)
     other = None if against is None else token_id(run, against)

@@ -77,7 +77,9 @@ def projection(
     `k` is made smaller where there are too few tokens for it.
     Raises CutawayError for a token that the table lacks, one whose vector is 0, and fewer than three tokens.
     """
-    at_least_one(listed=listed)
+    at_least_one(listed=listed, k=k)
+    if around is not None and around < 0:
+        raise CutawayError("around is {around}, expected at least 0", around=around)
     rows = space_of(space, table)
     if around is None:
         around = AROUND_ONE if len(tokens) == 1 else 0
@@ -94,7 +96,7 @@ def projection(
             n=len(ids),
         )
     vectors = normalize(rows.rows(ids), dim=1)
-    drawn = pca(vectors, k=max(1, min(k, (len(ids) - 1) // 2)))
+    drawn = pca(vectors, k=min(k, (len(ids) - 1) // 2))
     cosines = vectors @ vectors.T
     labels = tuple(rows.label(id) for id in ids)
     return Projection(

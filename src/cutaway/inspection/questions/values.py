@@ -124,8 +124,8 @@ def _longest(found: Values) -> Table:
             )
     columns = (
         left(HEAD),
-        left(say("most weight")),
-        left(say("longest weighted")),
+        left(say("weighs most")),
+        left(say("adds most")),
         left(say("longest value")),
         right(say("length")),
         left(say("shortest")),
@@ -153,8 +153,9 @@ def _page(found: Values) -> Page:
             Remark(
                 say(
                     "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight "
-                    "on a short vector moves little. Vectors may still cancel out. most weight, writes "
-                    "most: the keys of most weight and of longest weighted vectors, over all queries."
+                    "on a short vector moves little. Vectors may still cancel out. weighs most, adds most: the "
+                    "keys of the greatest weights and of the longest weighted vectors, summed over the queries. "
+                    "longest, shortest: the values themselves."
                 )
             ),
         ],

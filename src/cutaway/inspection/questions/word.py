@@ -124,8 +124,9 @@ def _page(found: Word) -> Page:
             Table(columns, rows),
             Remark(
                 say(
-                    "Heads by layer.head, the greatest weight on a token of the text first. sharpness: 1 where all weight "
-                    "lies on one token, 0 where it is spread evenly. Weights say where a head reads, not what depends on it."
+                    "Heads by layer.head, the greatest weight on a token of the text first. sharpness: 1 where all "
+                    "weight lies on one token, 0 where it is spread evenly. Weights say where a head reads, not what "
+                    "depends on it."
                 )
             ),
             Heading(say("Every layer: the mean of its heads")),
