@@ -2,6 +2,7 @@
 way, or says why it cannot."""
 
 import importlib.util
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -177,21 +178,20 @@ def _words(case: Case) -> None:
     refuses(lambda: inspection.logit(case.run))
     refuses(lambda: inspection.gradients(case.run))
     refuses(lambda: inspection.write(case.run))
-    if "rank" in names():
-        refuses(lambda: inspection.rank(case.run, layer=LAYER, head=HEAD))
+    refuses(lambda: inspection.rank(case.run, layer=LAYER, head=HEAD))
 
 
 @checks("neurons")
 def _neurons(case: Case) -> None:
     path = f"{case.side}.layers.{LAYER}.mlp"
     hidden, out = case.seen[f"{path}.down"]
+    near(inspection.firing(case.run, LAYER, 7).activations, hidden[:, 7])
     found = inspection.neurons(case.run, layer=LAYER, at=2, top=3)
     near(found.written, out[2])
     values = case.loaded.model.get_parameter(f"{path}.down.weight")
     strengths = hidden[2].abs() * values.norm(dim=0)
     assert [each.number for each in found.neurons] == strengths.topk(3).indices.tolist()
-    near(found.activations[0], hidden[:, found.neurons[0].number])
-    assert found.neurons[0].promotes == ()
+    assert found.neurons[0].promotes == () and NO_HEAD in str(found.approximate)
 
 
 @checks("experts")
@@ -199,15 +199,31 @@ def _experts(case: Case) -> None:
     refuses(lambda: inspection.experts(case.run), "no experts")
 
 
+def test_experts_without_an_output_head(wordpiece: Tokenizer, tmp_path: Path) -> None:
+    loaded = vector_model("llama-tiny", wordpiece, tmp_path, n_experts=5, n_experts_per_token=2, tied=False)
+    found = look(loaded)
+    layer = inspection.experts(found.run).layers[LAYER]
+    near(layer.scores, found.seen[f"decoder.layers.{LAYER}.mlp.router"][1])
+    chosen = int(layer.chosen[3, 0])
+    assert bool(inspection.firing(found.run, LAYER, 0, expert=chosen).activations[3].isfinite())
+
+
 @checks("svd")
 def _svd(case: Case) -> None:
-    _, module = case.attention(LAYER)
+    path, module = case.attention(LAYER)
+    near(inspection.parameter_matrix(case.loaded, f"{path}.q_proj.weight").dense(), module.q_proj.weight.T, 0)
     rows = slice(HEAD * module.d_head, (HEAD + 1) * module.d_head)
-    v = module.v_proj.weight.detach()[rows].double()
+    q, k, v = (part.weight.detach()[rows].double() for part in (module.q_proj, module.k_proj, module.v_proj))
+    near(inspection.w_qk(case.loaded, case.side, LAYER, HEAD).dense(), q.T @ k / math.sqrt(module.d_head))
+    matrix = inspection.w_ov(case.loaded, case.side, LAYER, HEAD)
     whole = v.T @ module.o_proj.weight.detach()[:, rows].double().T
-    found = inspection.svd(case.loaded, layer=LAYER, head=HEAD)
-    greatest = float(torch.linalg.matrix_norm(whole, 2))
-    assert any(abs(float(each.spectrum.values[0]) - greatest) < 1e-4 for each in found.matrices)
+    near(matrix.dense(), whole)
+    assert inspection.spectrum(matrix).frobenius == pytest.approx(float(whole.norm()))
+    (first,) = inspection.directions(case.loaded, matrix, count=1)
+    assert first.sigma == pytest.approx(float(torch.linalg.matrix_norm(whole, 2)))
+    assert first.rows is not None and first.columns is None  # what it writes is read by no output matrix
+    both = inspection.svd(case.loaded, side=case.side, layer=LAYER, head=HEAD).matrices
+    assert both[1].directions[0].sigma == first.sigma
 
 
 # Tokens as points.
@@ -317,6 +333,6 @@ def test_each_question_answers_or_says_why_it_cannot(name: str, case: Case) -> N
 
 def test_each_one_laid_out_needs_no_words(case: Case) -> None:
     """Pages of a model without words, in both languages."""
-    for name in ("attention", "rollout", "values", "word", "overview", "sweep"):
+    for name in ("attention", "rollout", "values", "word", "neurons", "overview", "sweep"):
         page = getattr(inspection, name)(case.run)
         assert page.to_text().strip() and page.to_html("zh").startswith("<!doctype html>")
