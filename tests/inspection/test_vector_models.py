@@ -245,7 +245,7 @@ def _tables(case: Case) -> None:
 
 @checks("projection")
 def _projection(case: Case) -> None:
-    drawn = inspection.projection(case.loaded, case.ids[1:6], listed=2)
+    drawn = inspection.projection(case.loaded, tuple(case.ids[1:6]), listed=2)
     rows = inspection.table_of(case.loaded).vectors.detach()[list(drawn.ids)].double()
     points = rows / rows.norm(dim=1, keepdim=True)
     distance = torch.pdist(points)

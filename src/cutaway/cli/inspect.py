@@ -132,7 +132,7 @@ def _one_text(argument: str | None) -> str:
     if argument is not None:
         return texts_from(argument)[0]
     if sys.stdin.isatty():
-        raise CutawayError('no text: give it as an argument ("好久不见") or on standard input')
+        raise CutawayError("no text: give it as an argument or on standard input")
     return "\n".join(standard_input())
 
 

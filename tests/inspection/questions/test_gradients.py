@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -53,8 +54,9 @@ def test_options_reach_both_methods(run_of: RunOf) -> None:
         ({"tolerance": 0.0}, "tolerance is 0"),
         ({"most_points": 3}, "most_points is 3"),
     ):
+        given: Any = options
         with pytest.raises(CutawayError, match=message):
-            gradients(read, **options)
+            gradients(read, **given)
     with pytest.raises(CutawayError, match="no output head"):
         gradients(run_of("no head"))
 
