@@ -12,13 +12,13 @@ from cutaway.zoo import bundled
 # Arguments with `{translator}`, `{poet}`, `{masked}`, `{folder}` put in; what the message must say.
 WALK: list[tuple[str, str]] = [
     # names
-    ("translat 你好", "No such command 'translat'"),
-    ("translate 你好 --beem 3", "No such option: --beem (Possible options: --beam"),
+    ("translat 你好", "cutaway has no command 'translat' (did you mean 'translate'?)"),
+    ("translate 你好 --beem 3", "cutaway translate has no option --beem (did you mean '--beam'?)"),
     ("translate 你好 -m translate-zh-em", "no model 'translate-zh-em': neither a folder nor a bundled model"),
     ("generate 你 -m nonsense", "bundled: {bundled}"),
-    ("translate 你好 -m {translator} --show alinment", "'alignment', 'tokens', 'scores'"),
+    ("translate 你好 -m {translator} --show alinment", "--show is alinment (did you mean 'alignment'?)"),
     ("translate 你好 -m {translator} --to english", "to is 'english', expected one of en, zh"),
-    ("tokenizer train {folder}/text.txt -o {folder}/new --kind bpee", "'bpe-bytes', 'bpe', 'unigram'"),
+    ("tokenizer train {folder}/text.txt -o {folder}/new --kind bpee", "--kind is bpee (did you mean 'bpe'?)"),
     # families
     ("translate 你好 -m {poet}", "decoder-only family, expected encoder-decoder; use it with `cutaway generate`"),
     ("generate 你好 -m {masked}", "use it with `cutaway fill`"),
@@ -26,7 +26,7 @@ WALK: list[tuple[str, str]] = [
     # values and sizes
     ("translate 你好 -m {translator} --beam 0", "beam is 0, expected 1 to 32"),
     ("translate 你好 -m {translator} --beam 1000", "beam is 1000, expected 1 to 32"),
-    ("translate 你好 -m {translator} --beam four", "Invalid value for '--beam'"),
+    ("translate 你好 -m {translator} --beam four", "--beam is four, expected a whole number"),
     ("translate 你好 -m {translator} --nbest 9", "n_best is 9, expected 1 to the beam's width (4)"),
     ("translate 你好 -m {translator} --max-tokens 0", "max_new_tokens is 0, expected at least 1"),
     ("translate 你好 -m {translator} --min-tokens 9 --max-tokens 3", "min_new_tokens is 9"),
@@ -59,7 +59,7 @@ WALK: list[tuple[str, str]] = [
     ("evaluate {folder}/text.txt {folder}/text.txt --to fr -m {translator}", "to is 'fr'"),
     ("evaluate {folder}/text.txt {folder}/text.txt --to en -m {translator} --out {folder}/no/x",
      "there is no folder {folder}/no"),
-    ("evaluate {folder}/text.txt {folder}/text.txt -m {translator}", "Missing option '--to'"),
+    ("evaluate {folder}/text.txt {folder}/text.txt -m {translator}", "cutaway evaluate needs --to"),
     ("train {folder}/missing.toml", "{folder}/missing.toml"),
     ("train {folder}/broken.toml", "broken.toml: not valid TOML"),
     ("train {folder}/unknown.toml", "broken_key"),

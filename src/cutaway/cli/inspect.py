@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 
@@ -13,7 +14,7 @@ from typer.core import TyperCommand
 
 from cutaway.cli.help import Command, Group, Listed
 from cutaway.cli.terminal import note, progress, standard_input, texts_from, write, write_page
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError
 from cutaway.words import Locale, reader_locale, say, told
 from cutaway.zoo import TRANSLATOR
 
@@ -34,12 +35,13 @@ class Questions(Group):
         from cutaway.inspection.question import find_question, names
 
         if args and args[0] not in (*names(), "-h", "--help"):
+            # No text of its own, for another one follows: a name misspelled.
             if (
                 len(args) > 1
-                and not any(arg.startswith("-") for arg in args[:2])
-                and nearest(args[0], names())
+                and "-" not in (args[0][:1], args[1][:1])
+                and get_close_matches(args[0], names(), 1, 0.7)
             ):
-                find_question(args[0])  # no text of its own, for another one follows: a name misspelled
+                find_question(args[0])
             args = [FIRST, *args]
         return super().parse_args(ctx, args)
 
@@ -130,7 +132,7 @@ def _one_text(argument: str | None) -> str:
     if argument is not None:
         return texts_from(argument)[0]
     if sys.stdin.isatty():
-        raise CutawayError('no text: give it as an argument ("好久不见") or on standard input')
+        raise CutawayError("no text: give it as an argument or on standard input")
     return "\n".join(standard_input())
 
 

@@ -23,7 +23,8 @@ def write(text: str = "", end: str = "\n") -> None:
 
 def note(text: Text) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
-    sys.stderr.write(f"{told('note: ')}{said(text, reader_locale())}\n")
+    before = told("note: ")
+    sys.stderr.write(f"{before}{said(text, reader_locale())}\n")
 
 
 def columns() -> int:

@@ -16,7 +16,7 @@ from cutaway.text.tokens.tokenizer import Tokenizer
 
 Groups = tuple[tuple[int, ...], ...]  # for each word, the places of its pieces
 
-_HAN = "〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f"
+_HAN = r"\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003347f"
 _WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’-][^\W_{_HAN}]+)*|\S")
 _CUT_BYTE = re.compile(r"⟨[0-9A-F]{2}⟩")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -49,10 +50,13 @@ def test_options_reach_both_methods(run_of: RunOf) -> None:
     assert found.gradient_x_input.value == gradient_x_input(asked).value
     expected = integrated_gradients(asked, baseline=3, tolerance=0.3, most_points=36)
     assert (found.integrated.points, found.integrated.total) == (expected.points, expected.total)
-    with pytest.raises(CutawayError, match="tolerance is 0"):
-        gradients(read, tolerance=0.0)
-    with pytest.raises(CutawayError, match="most_points is 3"):
-        gradients(read, most_points=3)
+    for options, message in (
+        ({"tolerance": 0.0}, "tolerance is 0"),
+        ({"most_points": 3}, "most_points is 3"),
+    ):
+        given: Any = options
+        with pytest.raises(CutawayError, match=message):
+            gradients(read, **given)
     with pytest.raises(CutawayError, match="no output head"):
         gradients(run_of("no head"))
 

@@ -92,7 +92,8 @@ class Alignment(Drawn):
 @dataclass(frozen=True)
 class Dropped:
     """The best hypothesis that a step of the search gave up: after `step` tokens (the last of `pieces` the newest) its
-    log-probability `total` was below `kept`, that of the last one for which the beam had a place."""
+    log-probability `total` was below `kept`, that of the last one for which the beam had a place, or it ended without
+    being among the best of all, as many as the beam is wide."""
 
     step: int
     pieces: tuple[str, ...]

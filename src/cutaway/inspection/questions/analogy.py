@@ -260,8 +260,8 @@ def _plot(plane: Plane) -> Points:
     points.append(Point(target.x, target.y, "a - b + c", 2))
     return Points(
         points,
-        say("along a - b"),
-        say("across it, towards d - c"),
+        say("direction of a - b"),
+        say("d - c at right angles to it"),
         paths=((1, 0), (2, 3)),
         groups=("b → a", "c → d", say("where a parallelogram would end")),
         arrows=True,
