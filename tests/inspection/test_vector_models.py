@@ -15,7 +15,7 @@ from torch.nn.functional import cosine_similarity
 from cutaway import CutawayError, Tokenizer, inspection
 from cutaway.checkpoint.folder import load
 from cutaway.decode.sentence_vectors import embed
-from cutaway.inspection.arithmetic.explain import Arithmetic
+from cutaway.inspection.arithmetic.explanation import Arithmetic
 from cutaway.models.encoder_decoder import EncoderDecoder
 
 WORDS = ["the bank lent them money", "a river and its bank", "who are you", "this book is mine, 好久不见"]

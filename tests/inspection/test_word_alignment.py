@@ -21,7 +21,7 @@ from cutaway.inspection.word_alignment import (
     word_pieces,
     word_weights,
 )
-from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokens.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import torch
 from cutaway import CutawayError
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.sentence_vectors import embed
-from cutaway.inspection.arithmetic.explain import Arithmetic
+from cutaway.inspection.arithmetic.explanation import Arithmetic
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.sentences import cosine_distance, sentence_settings, sentence_vectors
 

@@ -31,13 +31,12 @@ class Rounded:
         """value: float64; `dtype` is the type that the model computes in."""
         self.value, self.dtype = value, dtype
         kind = torch.finfo(dtype)
-        self.unit, self.tiny = (
-            kind.eps / 2 + 2.0**-53,
-            kind.tiny,
-        )  # float64 rounds too, which counts beside itself
-        self._ulps = FUNCTION_ULPS if kind.bits > 16 else HALF_FUNCTION_ULPS  # of a function
+        # float64 rounds too, which counts beside itself.
+        self.unit, self.tiny = kind.eps / 2 + 2.0**-53, kind.tiny
+        self._ulps = FUNCTION_ULPS if kind.bits > 16 else HALF_FUNCTION_ULPS
+        # An infinity is exact.
         bound = torch.as_tensor(error, dtype=torch.float64).expand(value.shape)
-        self.error = torch.where(value.isinf(), 0.0, bound)  # an infinity is exact
+        self.error = torch.where(value.isinf(), 0.0, bound)
 
     def _with(self, value: Tensor, error: Tensor, ulps: float = 0.5) -> "Rounded":
         return Rounded(value, error + 2 * ulps * self.unit * value.abs() + self.tiny, self.dtype)
@@ -106,10 +105,12 @@ class Rounded:
         return self._with(value, (self.value - self.error).clamp(min=0).rsqrt() - value, self._ulps)
 
     def tanh(self) -> "Rounded":
-        return self._with(self.value.tanh(), self.error, self._ulps)  # no slope is above 1
+        # No slope is above 1.
+        return self._with(self.value.tanh(), self.error, self._ulps)
 
     def erf(self) -> "Rounded":
-        small = 2.0**-23  # the bf16 kernel makes 0 of the erf of small numbers
+        # The bf16 kernel makes 0 of the erf of small numbers.
+        small = 2.0**-23
         return self._with(self.value.erf(), self.error * 2 / math.sqrt(math.pi) + small, self._ulps)
 
     def cos(self) -> "Rounded":
@@ -127,16 +128,6 @@ def softmax(row: Rounded) -> Rounded:
     return powers / powers.sum()
 
 
-def log_softmax(row: Rounded) -> Rounded:
-    """(x_i - max) - log Σ_j exp(x_j - max)."""
-    shifted = row - row.max()
-    return shifted - shifted.exp().sum().log()
-
-
-def soft_cap(x: Rounded, cap: Rounded) -> Rounded:
-    return (x / cap).tanh() * cap
-
-
 def relu(x: Rounded) -> Rounded:
     return x.clamp(0.0, math.inf)
 
@@ -151,9 +142,8 @@ def gelu_tanh(x: Rounded) -> Rounded:
 
 def silu(x: Rounded) -> Rounded:
     result = x / ((-x).exp() + 1)
-    endless = (
-        -x.value > math.log(torch.finfo(x.dtype).max) - 1
-    )  # the model's exponential may be infinite here
+    # Where the model's exponential may be infinite.
+    endless = -x.value > math.log(torch.finfo(x.dtype).max) - 1
     return Rounded(result.value, result.error + torch.where(endless, result.value.abs(), 0.0), x.dtype)
 
 

@@ -3,7 +3,8 @@
 import torch
 
 from cutaway import zoo
-from cutaway.inspection.arithmetic.output import Settings
+from cutaway.decode.search import LengthPenalty
+from cutaway.inspection.arithmetic.output_rules import Settings
 from cutaway.inspection.arithmetic.record import Record
 from cutaway.nn.head import Head
 
@@ -12,12 +13,11 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
     """Lines that make `value`, the number at that place, and print it."""
     opening, penalty = _open(record), settings.length_penalty
     place = ", ".join(map(str, index)) or "()"
-    written = f"penalty = LengthPenalty(alpha={penalty.alpha!r}, kind={penalty.kind!r})"
     if name == "score" and settings.hypothesis is not None:
-        imports = {"from cutaway.decode.search import LengthPenalty"}
+        imports = set[str]()
         lines = [
             f"log_probs = {settings.hypothesis.log_probs}",
-            written,
+            f"penalty = {penalty!r}",
             "value = sum(log_probs) / penalty.divisor(len(log_probs))",
         ]
     elif name in record.parameters or name in record.tables:
@@ -36,23 +36,17 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
             f"value = trace[{name!r}][{place}].item()",
         ]
     else:
-        imports = {
-            "from cutaway import load",
-            "from cutaway.decode.search import LengthPenalty",
-            "from cutaway.inspection.arithmetic.explain import Arithmetic",
-            "from cutaway.inspection.runs.run import Run, Tokens",
-        }
+        imports = {"from cutaway import load", "from cutaway.inspection.runs import Run, Tokens"}
         read = ", ".join(
             "None" if tokens is None else f"Tokens({tokens.ids}, {tokens.pieces!r})"
             for tokens in (record.source, record.target, record.outcome)
         )
-        lines = [
-            *opening,
-            f"run = Run(loaded, {read})",
-            written,
-            f"numbers = Arithmetic(run, smoothing={settings.smoothing!r}, length_penalty=penalty)",
-            f"value = numbers.explain({name!r}, {index!r}).recorded",
-        ]
+        asked = f"explain(run, {name!r}, {index!r})"
+        if settings.smoothing != Settings.smoothing:
+            asked = f"Arithmetic(run, smoothing={settings.smoothing!r}).explain({name!r}, {index!r})"
+        if name == "score" and penalty != LengthPenalty():
+            asked = f"Arithmetic(run, length_penalty={penalty!r}).explain({name!r})"
+        lines = [*opening, f"run = Run(loaded, {read})", f"value = {asked}.recorded"]
     text = "\n".join([*lines, "print(value)"])
     imports |= {line for word, line in _IMPORTS.items() if word in text}
     order = sorted(imports, key=lambda line: (line.startswith("from"), line))
@@ -61,6 +55,9 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
 
 _IMPORTS = {
     "torch.": "import torch",
+    "= explain(": "from cutaway.inspection import explain",
+    "Arithmetic(": "from cutaway.inspection.arithmetic.explanation import Arithmetic",
+    "LengthPenalty(": "from cutaway.decode.search import LengthPenalty",
     "find(": "from cutaway.zoo import find",
 }
 

@@ -19,7 +19,8 @@ from cutaway.decode.score import score_continuations, score_targets
 from cutaway.decode.search import LengthPenalty
 from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
-from cutaway.inspection.arithmetic.explain import Arithmetic, Explanation, explain
+from cutaway.inspection.arithmetic.explanation import Arithmetic, Explanation
+from cutaway.inspection.questions.explain import explain
 from cutaway.inspection.runs import Run, Tokens, run
 from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS, build
@@ -238,8 +239,11 @@ def test_a_masked_word_is_not_counted_in_the_loss_and_a_masked_model_has_no_scor
     assert (
         loss.result == pytest.approx(expected, rel=1e-5)
         and loss.note is not None
-        and "training" in loss.note.en
+        and "training" in loss.note.said("en")
     )
+    # What is shown is what is counted: two losses, and not that of the hidden word between them.
+    assert loss.parents == [("token_loss", (0, 0)), ("token_loss", (0, 2))]
+    assert sum(float(each.values.sum()) for each in loss.operands) / 2 == pytest.approx(loss.result)
     with pytest.raises(CutawayError, match="no value 'score'"):
         numbers.explain("score")
 
@@ -252,7 +256,7 @@ def test_the_masked_word_may_be_the_tokenizers_alone() -> None:
     ids = [5, mask, 6]
     loaded = dataclasses.replace(looked.loaded, tokenizer=tokenizer)
     loss = Arithmetic(Run(loaded, tokens(ids), None, tokens(ids))).explain("loss")
-    assert loss.formula.endswith("/ 2") and loss.agrees
+    assert loss.formula.startswith("loss = Σ_t loss[t] / 2,") and loss.agrees
 
 
 def test_the_formula_of_a_norm_is_that_of_the_paper() -> None:
@@ -279,7 +283,7 @@ def test_what_no_query_may_see_is_minus_infinity_and_says_why() -> None:
     assert later.result == later.recorded == -math.inf and later.difference == 0 and later.agrees
     assert said(later.operands[-1].meaning, "en") == "the key stands after the query"
     far = explain(looked, "decoder.layers.0.self_attn.masked", (0, 1, 6, 3))
-    assert far.result == -math.inf and said(far.operands[-1].meaning, "zh") == "中间隔了 3 个或更多词块"
+    assert far.result == -math.inf and said(far.operands[-1].meaning, "en").startswith("3 or more tokens")
     assert explain(looked, "decoder.layers.1.self_attn.masked", (0, 1, 6, 3)).result > -math.inf
     for t, s in itertools.product(range(8), range(8)):
         seen = explain(looked, "decoder.layers.0.self_attn.masked", (0, 1, t, s))
@@ -320,6 +324,51 @@ def test_a_model_without_a_head_is_explained_up_to_its_vectors() -> None:
     walk(Arithmetic(looked), 100, "encoder.normed")
     with pytest.raises(CutawayError, match=r"no value 'head\.logits'"):
         explain(looked, "head.logits", (0, 0, 0))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_chain_leads_from_a_probability_to_where_it_ends(family: str) -> None:
+    """Each step is a number that the step before read, and one of those that count most."""
+    numbers = Arithmetic(tiny(family))
+    first, *links = numbers.chain("probabilities", (0, 3, 5))
+    before = first.number
+    assert (before.name, before.index, first.symbol) == ("probabilities", (0, 3, 5), "")
+    assert (links[0].number.name, links[0].number.index) == ("head.logits", (0, 3, 5))
+    for link in links:
+        at = before.parents.index((link.number.name, link.number.index))
+        read = torch.cat([each.values.flatten() for each in before.operands if each.name is not None])
+        assert link.number.recorded == read[at].item()
+        before = link.number
+    assert len(links) > 8
+    # Where it ends, nothing of this run was read.
+    assert not [each for each in before.operands if each.name in numbers.names]
+
+
+def test_a_chain_goes_on_with_the_greatest_product() -> None:
+    numbers = Arithmetic(tiny("GPT-2"))
+    number, step, *_ = (link.number for link in numbers.chain("decoder.layers.1.mlp.out", (0, 4, 2)))
+    products = number.operands[0].values * number.operands[1].values
+    assert step.index == (0, 4, int(products.abs().argmax()))
+    number, step, *_ = (link.number for link in numbers.chain("decoder.layers.1.resid_post", (0, 4, 2)))
+    terms = {operand.name: abs(operand.values.item()) for operand in number.operands}
+    assert step.name == max(terms, key=lambda name: terms[name])
+
+
+def test_every_symbol_of_a_formula_is_an_operand() -> None:
+    """Stretched frequencies have those that decide what is kept; what an expert counts is not what the text counts."""
+    llama = explain(tiny("Llama 3"), "decoder.rotary.frequency", (1,))
+    assert [each.symbol for each in llama.operands] == ["base", "2i/E", "factor", "n", "low", "high"]
+    yarn = explain(tiny("YaRN"), "decoder.rotary.frequency", (2,))
+    assert [each.symbol for each in yarn.operands] == ["base", "2i/E", "factor", "i", "first", "last"]
+    looked = tiny("Mixtral")
+    chosen = Arithmetic(looked).tensor("decoder.layers.0.mlp.expert_index")[0].tolist()
+    t = next(t for t in range(1, 8) if chosen[t][0] not in chosen[t - 1])
+    expert = chosen[t][0]
+    n = sum(expert in each for each in chosen[:t])
+    pre = explain(looked, f"decoder.layers.0.mlp.experts.{expert}.pre", (0, n, 3))
+    assert pre.formula.startswith("pre[n,f] = Σ_d x[t,d] · W_gate[f, d]")
+    assert pre.operands[0].index == (0, t, slice(None))
+    assert "W_u[" in explain(looked, "head.logits", (0, 0, 0)).formula
 
 
 def test_a_run_is_recorded_once_and_forgotten_with_the_run() -> None:

@@ -52,7 +52,6 @@ def test_functions_stay_within_their_bound(dtype: torch.dtype) -> None:
     holds((x.abs() + 1).log(), (exact(x.abs()) + 1).log())
     holds((x.abs() + 1).rsqrt(), (exact(x.abs()) + 1).rsqrt())
     holds(F.softmax(x, dim=-1), rounding.softmax(exact(x)))
-    holds(F.log_softmax(x, dim=-1), rounding.log_softmax(exact(x)))
 
 
 def test_errors_of_operands_are_passed_on() -> None:

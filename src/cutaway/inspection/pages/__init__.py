@@ -1,1 +1,0 @@
-"""How each answer is laid out for a reader, in both languages. Only these files hold prose; they compute nothing."""
