@@ -60,8 +60,8 @@ class VectorTable(Drawn):
         return piece_label(id, self.tokenizer)
 
     def find(self, point: str | int) -> int:
-        """The id of a token, given as `text.named_token.find_token` takes it; in the one embedding of a pair, a word of
-        the source or of the target. Raises CutawayError for a token that the table does not have."""
+        """The id of a token, given as `text.tokens.named_token.find_token` takes it; in the one embedding of a pair, a
+        word of the source or of the target. Raises CutawayError for a token that the table lacks."""
         sides = [] if self.tokenizer is None else list(dict.fromkeys((self.tokenizer, self.tokenizer.target)))
         return find_token(point, len(self.vectors), sides)
 

@@ -75,6 +75,22 @@ def test_every_hypothesis_has_the_attention_of_its_own_text(pair: Loaded) -> Non
     assert len(align(pair, TEXT, beam=3, top=2).hypotheses) == 2
 
 
+def test_what_the_search_gave_up_was_less_probable_than_what_it_kept(translator: Path) -> None:
+    loaded = load(translator)
+    found = align(loaded, TEXT, beam=3)
+    assert found.start.ids == [loaded.config.decoder_start_id] and len(found.dropped) > 2
+    ids = {loaded.require_tokenizer().readable(id): id for id in range(loaded.config.vocab_size)}
+    for each in found.dropped:
+        written = [ids[piece] for piece in each.pieces]
+        target = torch.tensor([[*found.start.ids, *written[:-1]]])
+        with torch.no_grad():
+            logits = loaded.model(source=torch.tensor([found.source.ids]), target=target)[0].double()
+        total = logits.log_softmax(dim=-1)[range(len(written)), written].sum()
+        assert each.total == pytest.approx(float(total), abs=1e-3) and each.total < each.kept
+        assert each.step == len(written)
+    assert align(loaded, TEXT, target="time").dropped == ()
+
+
 def test_some_layers_and_heads_and_a_given_translation(pair: Loaded) -> None:
     found = align(pair, TEXT, target="Time", layer=-1, head=1)
     asked = run(pair, TEXT, target="Time")

@@ -195,7 +195,8 @@ def test_the_page_has_a_row_for_every_stage(cutaway: command.Run) -> None:
 
 def test_the_drawing_is_of_both_paths(masked_bundled: Loaded) -> None:
     texts = ("She sat on the bank.", "The bank lent him money.")
-    found = drift(*(run(masked_bundled, text) for text in texts), "bank")
+    first, second = (run(masked_bundled, text) for text in texts)
+    found = drift(first, second, "bank")
     (plane,) = (block for block in found.page().blocks if isinstance(block, Points))
     n = len(found.stages)
     assert [list(path) for path in plane.paths] == [list(range(n)), list(range(n, 2 * n))]

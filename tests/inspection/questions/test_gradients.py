@@ -49,12 +49,10 @@ def test_options_reach_both_methods(run_of: RunOf) -> None:
     assert found.gradient_x_input.value == gradient_x_input(asked).value
     expected = integrated_gradients(asked, baseline=3, tolerance=0.3, most_points=36)
     assert (found.integrated.points, found.integrated.total) == (expected.points, expected.total)
-    for options, message in (
-        ({"tolerance": 0.0}, "tolerance is 0"),
-        ({"most_points": 3}, "most_points is 3"),
-    ):
-        with pytest.raises(CutawayError, match=message):
-            gradients(read, **options)
+    with pytest.raises(CutawayError, match="tolerance is 0"):
+        gradients(read, tolerance=0.0)
+    with pytest.raises(CutawayError, match="most_points is 3"):
+        gradients(read, most_points=3)
     with pytest.raises(CutawayError, match="no output head"):
         gradients(run_of("no head"))
 

@@ -22,7 +22,7 @@ from cutaway.tap import Edit
 from cutaway.words import Phrase, say
 from cutaway.zoo import TRANSLATOR
 
-Token = int | str  # an id, or a text that is one token: see `text.named_token.find_token`
+Token = int | str  # an id, or a text that is one token: see `text.tokens.named_token.find_token`
 Sides = Literal["encoder", "decoder", "cross", "*"]
 
 SIDE = say("may be left out where a model has but one")

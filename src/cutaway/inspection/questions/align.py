@@ -29,7 +29,7 @@ from cutaway.inspection.terms import (
     left,
     right,
 )
-from cutaway.inspection.wiring import chosen
+from cutaway.inspection.wiring import at_least_one, chosen
 from cutaway.inspection.word_alignment import (
     AlignmentError,
     Gold,
@@ -143,6 +143,7 @@ def align(
 
     Raises CutawayError for a model that does not translate, an empty text, and values out of range.
     """
+    at_least_one(beam=beam, top=beam if top is None else top)
     if top is not None and top > beam:
         raise CutawayError(
             "top is {top}, but the search is only {beam} wide: make beam {top}", top=top, beam=beam
@@ -374,8 +375,8 @@ def _search_page(greedy: Hypothesis, found: Alignment) -> Page:
             Remark(
                 say(
                     "At each step the best hypothesis that was dropped: its log-probability was below that of the last "
-                    "one for which the beam had a place. One that ends must be among the best of all, as many as the beam is "
-                    "wide."
+                    "one for which the beam had a place. One that ends must be among the best of all, as many as the "
+                    "beam is wide."
                 )
             ),
         ]

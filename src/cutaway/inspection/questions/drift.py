@@ -27,7 +27,7 @@ from cutaway.inspection.vectors import (
     table_name,
     table_of,
 )
-from cutaway.inspection.wiring import Side
+from cutaway.inspection.wiring import Side, at_least_one
 from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Remark, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate
@@ -102,6 +102,7 @@ def drift(
 
     Raises CutawayError for runs of two models, a word that is not in a text, and a side that the model lacks.
     """
+    at_least_one(top=top)
     if run.model is not other.model:
         raise CutawayError(
             "the two runs are of different models: vectors of one model mean nothing in another's space"

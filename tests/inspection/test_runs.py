@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -10,14 +11,22 @@ import torch
 from cutaway import CutawayError, Tokenizer
 from cutaway.checkpoint.folder import Loaded, load
 from cutaway.decode.complete import continue_text
-from cutaway.decode.search import Limits
-from cutaway.inspection.outcome import forced_tokens, output_of
+from cutaway.decode.search import Limits, Search
+from cutaway.decode.translator import Translator
 from cutaway.inspection.questions.diff import diff
 from cutaway.inspection.questions.lens import lens
 from cutaway.inspection.questions.overview import overview
 from cutaway.inspection.questions.sweep import sweep
-from cutaway.inspection.runs import Run, run
-from cutaway.zoo import MASKED, POET, TRANSLATOR, find
+from cutaway.inspection.runs import (
+    Run,
+    piece_of,
+    position_in,
+    run,
+    stack_named,
+    stacks,
+    token_id,
+)
+from cutaway.zoo import POET, find
 
 RunOf = Callable[..., Run]
 
@@ -38,11 +47,14 @@ def test_a_single_token_is_followed_by_what_the_model_writes(run_of: RunOf) -> N
     assert more.outcome.ids == continue_text(loaded, [text], limits=Limits(3))[0].best.ids
 
 
-def test_two_tokens_are_read_as_they_are(run_of: RunOf) -> None:
+def test_all_of_a_text_is_read_and_one_token_written_after_it(run_of: RunOf) -> None:
     loaded = opened(run_of, "Llama", eos_id=5)
     ids = loaded.require_tokenizer().encode("今天天气很好").ids
-    found = run(loaded, "今天天气很好")
-    assert found.target is not None and (found.target.ids, found.outcome.ids) == (ids[:-1], ids[1:])
+    found, bare = run(loaded, "今天天气很好"), run(loaded, "今天天气很好", max_new_tokens=0)
+    written = continue_text(loaded, ["今天天气很好"], limits=Limits(1))[0].best.ids
+    assert found.target is not None and bare.target is not None
+    assert (found.target.ids, found.outcome.ids) == (ids, [*ids[1:], *written])
+    assert (bare.target.ids, bare.outcome.ids) == (ids[:-1], ids[1:])
 
 
 def test_hidden_states_are_what_the_head_reads(run_of: RunOf) -> None:
@@ -115,7 +127,7 @@ def test_several_texts_are_several_runs(run_of: RunOf) -> None:
     of texts is no text."""
     loaded = load(find(POET))
     for texts in (["床前明月光", "疑是地上霜"], 5, None):
-        with pytest.raises(CutawayError, match="expected one text"):
+        with pytest.raises(CutawayError, match="expected one text: a run is one forward pass"):
             run(loaded, cast("str", texts))
 
 
@@ -129,18 +141,48 @@ def test_at_a_prompt_a_run_a_model_and_an_answer_are_short() -> None:
     assert "2,923,200 个参数" in asked.to_html("zh") and "仅解码器" in asked.to_html("zh")
 
 
-@pytest.mark.parametrize(
-    ("model", "text", "said"),
-    [
-        (POET, "床前明月光", "every token after the first"),
-        (MASKED, "She was [MASK] happy.", "what the model puts in the gaps"),
-        (MASKED, "She was happy.", "every token of the text"),
-        (TRANSLATOR, "好久不见。", "the translation"),
-    ],
-)
-def test_the_output_that_a_run_is_judged_by_is_named(model: str, text: str, said: str) -> None:
-    asked = run(load(find(model)), text)
-    logits, _ = asked.forward()
-    judged = forced_tokens(asked, logits)
-    assert said in str(output_of(asked))
-    assert (len(judged.positions) == 1) == ("gaps" in said)
+def test_the_stacks_of_a_run_and_what_a_reader_points_at(run_of: RunOf) -> None:
+    pair, writer = run_of("pre-norm pair"), run_of("Llama")
+    assert pair.source is not None and pair.target is not None
+    assert [(name, each.embedding_name, each.tokens) for name, each in stacks(pair).items()] == [
+        ("encoder", "source_embed", pair.source),
+        ("decoder", "target_embed", pair.target),
+    ]
+    assert stack_named(pair, None).name == stack_named(writer, None).name == "decoder"
+    assert stack_named(run_of("BERT"), None).name == "encoder"
+    with pytest.raises(CutawayError, match=r"decoder-only model has no stack 'encoder'.*, expected decoder"):
+        stack_named(writer, "encoder")
+    assert [position_in(pair.target, at) for at in (0, -1, 6)] == [0, 6, 6]
+    with pytest.raises(
+        CutawayError, match="position -8 is not in the text, which has 7 tokens: expected 0 to 6"
+    ):
+        position_in(pair.target, -8)
+    assert token_id(writer, "天") == writer.loaded.require_tokenizer().encode("天").ids[0]
+    assert (token_id(writer, 5), piece_of(writer, 9_999)) == (5, "⟨9999⟩")
+
+
+def test_what_is_made_of_a_run_is_made_once(run_of: RunOf) -> None:
+    read, made = run_of("Llama"), list[Run]()
+
+    def length(asked: Run) -> int:
+        made.append(asked)
+        return len(asked.outcome)
+
+    assert read.kept(length) == read.kept(length) == 7 and made == [read]
+    assert dataclasses.replace(read).kept(length) == 7
+
+
+def test_a_translation_may_be_given_or_searched_for(run_of: RunOf, translator: Path) -> None:
+    loaded = load(translator)
+    end = loaded.require_tokenizer().require("eos")
+    given = run(loaded, "今天很好。", target="time")
+    assert given.target is not None and given.outcome.ids[-1] == end
+    assert given.outcome.ids[:-1] == loaded.require_tokenizer().target.encode("time").ids
+    assert given.target.ids == [loaded.config.decoder_start_id, *given.outcome.ids[:-1]]
+    for beam in (1, 4):
+        expected = Translator(loaded).translate(["今天很好。"], search=Search(beam=beam))[0].best.ids
+        assert run(loaded, "今天很好。", beam=beam).outcome.ids == expected
+    with pytest.raises(CutawayError, match="a decoder-only model has no target text"):
+        run(opened(run_of, "Llama"), "今天", target="x")
+    with pytest.raises(CutawayError, match="the text is empty"):
+        run(loaded, " ")
