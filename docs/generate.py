@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from tests.parity.reference import CASES, parity
 
 from cutaway import find, load
+from cutaway.checkpoint.folder import Loaded
 from cutaway.checkpoint.published import ARCHITECTURES
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection import diff, run
@@ -24,6 +25,7 @@ from cutaway.inspection.changes.change import Change, Example
 from cutaway.inspection.changes.lists import KINDS, kinds_in, spelled
 from cutaway.inspection.options import Parameter, Repeated
 from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
+from cutaway.inspection.runs import Run
 from cutaway.models.build import FAMILIES
 from cutaway.tap import TAPS
 from cutaway.words import LOCALES, Locale
@@ -199,12 +201,22 @@ def _values(hint: Any, locale: Locale) -> str:
 
 
 @cache
+def _read(model: str, text: str) -> Run:
+    return run(_opened(model), text)
+
+
+@cache
+def _opened(model: str) -> Loaded:
+    return load(find(model))
+
+
+@cache
 def _effect(kind: type[Change]) -> str:
     """What the example's model writes without the change and with it, and the change of its log-probability."""
     example = kind.example
-    loaded = load(find(example.model or TRANSLATOR))
-    other = None if example.other is None else run(loaded, example.other)
-    found = diff(run(loaded, example.text), [{"op": kind.op, **example.change}], other=other)
+    model = example.model or TRANSLATOR
+    other = None if example.other is None else _read(model, example.other)
+    found = diff(_read(model, example.text), [{"op": kind.op, **example.change}], other=other)
     assert found.base is not None and found.changed is not None
     written = found.changed.text or "∅"
     text = "" if example.text == Example.text else f"{example.text} "
