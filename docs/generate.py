@@ -257,8 +257,9 @@ _REFERENCE: dict[Locale, dict[str, str]] = {
     },
     "zh": {
         "title": "可以问的问题",
-        "asked": "每个问题都是 `cutaway.inspection` 的一个函数、一条命令 `cutaway inspect 名称`，也是服务端提供的一个入口，"
-        "三者出自同一处声明。问一段文字的问题接受一次运行 `run(loaded, text)`；问模型的问题接受 `load` 打开的模型。",
+        "asked": "每个问题都是 `cutaway.inspection` 的一个函数、一条命令 `cutaway inspect 名称`，"
+        "也是服务端提供的一个入口，三者出自同一处声明。"
+        "问一段文字的问题接受一次运行 `run(loaded, text)`；问模型的问题接受 `load` 打开的模型。",
         "run": "一段文字的运行怎样产生",
         "of run": "每个问文字的问题都还有这些选项；在 Python 里它们是 `run` 的参数。",
         "text": "问的是一段文字。", "model": "问的是模型。", "files": "问的是模型的文件。",
@@ -277,7 +278,9 @@ def questions(locale: Locale) -> str:
         for each in all_questions():
             if each.group == group:
                 needs = [words["needs"].format(need.what.said(locale)) for need in each.needs]
-                about = " ".join([each.about.said(locale), words[each.subject], *needs])
+                about = ("" if locale == "zh" else " ").join(
+                    [each.about.said(locale), words[each.subject], *needs]
+                )
                 parts.append(f"\n### `{each.name}`\n\n{about}\n{_options(each.parameters, locale)}")
     parts.append(f"\n## {words['run']}\n\n{words['of run']}\n{_options(RUN_OPTIONS, locale)}")
     return "".join(parts)

@@ -253,12 +253,37 @@ def test_blocks_run_and_are_corrected(tmp_path: Path, place: Place, monkeypatch:
     assert list(programs(others, place)) == [(others[-1], "2\n")]
 
 
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+KILOBYTE = 1000
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_links_lead_to_files(page: Path):
+    missing = [
+        link for link in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()
+    ]
+    assert not missing, f"{page.relative_to(ROOT)} links to {', '.join(missing)}"
+
+
+def test_pictures_are_as_cutaway_draws_them():
+    drawn = runpy.run_path(str(ROOT / "docs" / "pictures.py"))["pictures"]()
+    assert drawn.keys() == {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
+    for name, picture in drawn.items():
+        shown = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
+        assert len(shown.encode()) < 40 * KILOBYTE, name
+        page, real = (DATE.sub("", text).replace(">", ">\n") for text in (shown, picture))
+        assert agrees(page, real), f"{name} is stale; run `make pictures`"
+
+
 @pytest.mark.parametrize(
     ("page", "language"),
     [("README.md", "en"), ("README.zh-CN.md", "zh"), ("docs/tour.md", "en"), ("docs/zh/tour.md", "zh")],
 )
 def test_a_page_runs_in_its_own_language(page: str, language: str, place: Place):
-    program = "from cutaway.page.locale import reader_locale; print(reader_locale())"
+    program = "from cutaway.words import reader_locale; print(reader_locale())"
     found = place.of_readers_of(ROOT / page).run(sys.executable, "-c", program)
     assert found.stdout == f"{language}\n"
 

@@ -1,7 +1,7 @@
 """cutaway: train, run and see inside Transformers.
 
-Every public name stands in `__init__.pyi` and can be imported from here; the module behind it is loaded when the name is
-first used, so that `import cutaway` costs nothing.
+Every public name stands in `__init__.pyi` and can be imported from here; the module behind it is loaded when the
+name is first used, so that `import cutaway` costs nothing.
 """
 
 import lazy_loader

@@ -153,12 +153,6 @@ class Session:
         return run(self.loaded, text, **options)
 
 
-def _text_in(options: Mapping[str, object]) -> str | None:
-    """The text that a question asks its model about by itself."""
-    text = options.get("text")
-    return text if isinstance(text, str) else None
-
-
 def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:
     """The terms of the glossary that a page's own words use, each with its sentence."""
     words = " ".join(_phrases((page.title, page.blocks)))
@@ -177,6 +171,12 @@ def _phrases(value: object) -> Iterator[str]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from _phrases(getattr(value, field.name))
+
+
+def _text_in(options: Mapping[str, object]) -> str | None:
+    """The text that a question asks its model about by itself."""
+    text = options.get("text")
+    return text if isinstance(text, str) else None
 
 
 def _written(asked: Run) -> str | None:

@@ -144,7 +144,7 @@ def _height(name: str, font: float) -> float:
     return (font + 1) * len(_stacked(name)) if _stands(name) else text_width(name, font)
 
 
-def told(matrix: Matrix) -> Phrase:
+def map_told(matrix: Matrix) -> Phrase:
     """What a heat map shows, for who does not see it."""
     down, across, unit = matrix.down, matrix.across, matrix.unit
     return say("Heat map: {down} down, {across} across; {unit}", down=down, across=across, unit=unit)

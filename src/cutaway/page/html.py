@@ -29,7 +29,7 @@ from cutaway.page.blocks import (
 )  # fmt: skip
 from cutaway.page.colours import css, ramp, tint
 from cutaway.page.figures import drawn, known, scale_of, strength, svg
-from cutaway.page.heatmap import ENLARGED, Figure, heat_map, laid, square_root, strongest_of, told
+from cutaway.page.heatmap import ENLARGED, Figure, heat_map, laid, map_told, square_root, strongest_of
 from cutaway.page.numbers import bars_told, nats, reaching, three_places
 from cutaway.page.wrapping import legible, shown
 from cutaway.words import Locale, Phrase, Text, say
@@ -135,11 +135,11 @@ class _Asked:
         figure = drawn(block, self.locale) or Figure(0, 0, ())
         match block:
             case Matrix():
-                return self._element(figure, told(block), class_="map")
+                return self._element(figure, map_told(block), class_="map")
             case Atlas():
                 for group in (part for part in figure.parts if "data-place" in part.attrib):
                     self._button(group, block)
-                return self._element(figure, told(block.maps[block.opened]), role="group")
+                return self._element(figure, map_told(block.maps[block.opened]), role="group")
             case Points():
                 axes = say("{across} across, {down} up", across=block.across, down=block.down)
                 return self._element(figure, axes, role="group")
@@ -165,7 +165,7 @@ class _Asked:
 
     def enlarged(self, block: Atlas) -> str:
         """The opened map of an atlas, large; the scale of the small ones is its own."""
-        return self._element(self.large(block), told(block.maps[block.opened]), class_="map")
+        return self._element(self.large(block), map_told(block.maps[block.opened]), class_="map")
 
     def large(self, block: Atlas) -> Figure:
         opened = block.maps[block.opened]
