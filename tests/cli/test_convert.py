@@ -79,7 +79,7 @@ def test_nothing_is_overwritten(cutaway, poet: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--dtype", "int8"), "'float32', 'float16', 'bfloat16'"),
+        (("--dtype", "int8"), "--dtype is int8, expected float32, float16 or bfloat16"),
         (("--shard-size", "big"), "shard size is 'big', expected a size such as 500MB or 2GB"),
         (("--shard-size", "0"), "shard size is '0'"),
         (("--shard-size", "-5MB"), "shard size is '-5MB'"),

@@ -36,7 +36,7 @@ from tests.command import Run
         (("inspect", "rollout", "好", "--residual", "1.5"), "--residual is 1.5, expected at most 1; see"),
         (
             ("inspect", "word", "好", "--side", "corss"),
-            "--side is corss (did you mean 'cross'?), expected encoder or",
+            "--side is corss (did you mean 'cross'?), expected encoder, decoder or cross;",
         ),
         (
             ("translate", "good", "morning"),

@@ -60,7 +60,7 @@ def _bad_value(error: BadParameter) -> Phrase:
     if choices:
         return say("{name} is {value}{hint}, expected {choices}", name=name, value=value,
                    hint=nearest(given, choices) if isinstance(given, str) else "",
-                   choices=listed(choices, say(" or ")))  # fmt: skip
+                   choices=_either(choices))  # fmt: skip
     if kind == "greater_than_equal":
         expected = say("at least {low:g}", low=context["ge"])
     elif kind == "less_than_equal":
@@ -72,6 +72,12 @@ def _bad_value(error: BadParameter) -> Phrase:
     else:
         return say("{name}: {message}", name=name, message=error.message)
     return say("{name} is {value}, expected {expected}", name=name, value=value, expected=expected)
+
+
+def _either(choices: Sequence[str]) -> Text:
+    """`red`, `red or green`, `red, green or blue`."""
+    *most, last = choices
+    return say("{most} or {last}", most=listed(most), last=last) if most else last
 
 
 def _name(error: BadParameter) -> str:

@@ -265,7 +265,7 @@ def test_a_file_with_what_no_part_of_the_model_reads_is_refused(
     save_file(kept, folder / "model.safetensors")
     found = cutaway("inspect", "anatomy", "-m", folder)
     assert (found.code, found.out) == (2, "")
-    assert "belong to no part of a bert model: classifier.weight" in found.err
+    assert "are no part of a bert model: classifier.weight" in found.err
 
 
 def test_an_unknown_model_is_named(cutaway: command.Run) -> None:

@@ -166,9 +166,8 @@ def test_one_pass(passes: Callable[[], int], translator: Path) -> None:
 
 
 def test_a_command_is_told_what_is_wrong(cutaway: command.Run, poet: Path) -> None:
-    assert (
-        "--stage is softmax, expected scores or scaled or masked or pattern; see cutaway inspect"
-        in refused(cutaway, "attention", "好", "-m", poet, "--stage", "softmax")
+    assert "--stage is softmax, expected scores, scaled, masked or pattern; see cutaway inspect" in refused(
+        cutaway, "attention", "好", "-m", poet, "--stage", "softmax"
     )
     assert "there is no layer 9, expected 0 to 1" in refused(
         cutaway, "attention", "好", "-m", poet, "--layer", "9"

@@ -222,7 +222,7 @@ def test_a_residual_taken_from_another_text(cutaway: command.Run, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ((), "changes is missing, expected JSON objects; a command takes each by --change"),
+        ((), "cutaway inspect diff needs --change; see cutaway inspect diff --help"),
         (("--change", '{"op"'), "is no JSON: "),
         (("--change", "9" * 5_000), "is no JSON: "),
         (("--change", "3"), "changes[0] is 3, expected an object such as"),

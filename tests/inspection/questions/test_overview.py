@@ -94,7 +94,8 @@ def test_what_it_suggests_can_be_asked_as_it_stands(cutaway: command.Run, model:
         assert words[3] == text and words[words.index("-m") + 1] == model
         told = cutaway(*words[1:])
         assert (told.code, told.err) == (0, ""), words
-        assert max(map(width, told.out.splitlines())) <= 80
+        if words[2] != "explain":  # which has lines to copy, and these stay whole
+            assert max(map(width, told.out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("structure", ["post-norm pair", "Llama", "experts", "BERT", "no head"])
