@@ -76,7 +76,7 @@ def test_both_pages_tell_of_the_same_options_and_defaults(english: Pages, chines
         joined, other = (" ".join(each.split()) for each in (page, english[path][0]))
         names = r"(?<=\s)--?[a-z][a-z-]*(?=[ ,])"
         assert set(re.findall(names, joined)) == set(re.findall(names, other)), path
-        assert re.findall(r"\[默认 ([^；\]]+)", joined) == re.findall(r"\[default ([^;\]]+)", other)
+        assert re.findall(r"\[默认 ([^;；\]]+)", joined) == re.findall(r"\[default ([^;\]]+)", other)
         assert joined.count("必填]") == other.count("required]")
         assert re.findall(r"≥ (\d+)\]", joined) == re.findall(r"≥ (\d+)\]", other)
 
