@@ -27,7 +27,9 @@ class Catalogues(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        build_data["artifacts"] += [f"/{path.relative_to(root).as_posix()}" for path in compile_catalogues(root)]
+        build_data["artifacts"] += [
+            f"/{path.relative_to(root).as_posix()}" for path in compile_catalogues(root)
+        ]
 
 
 if __name__ == "__main__":
