@@ -28,7 +28,7 @@ demo: $(RUNS)
 	@echo "The command cutaway is in $(BIN): source $(BIN)/activate" >&2
 
 test: check
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -m "not slow" -n logical --maxprocesses 4 --dist worksteal
 
 check: $(DEVELOPS) $(CATALOGUE).mo
 	@$(BIN)/ruff check $(SOURCES)

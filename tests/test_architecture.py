@@ -8,12 +8,12 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.limits import takes_less_than
 
 import cutaway
 from cutaway import inspection
@@ -295,9 +295,7 @@ def test_public_names_resolve(package: ModuleType):
         _ = package.nonsense
 
 
-def test_help_is_quick_and_loads_no_model_library(
-    takes_less_than: Callable[[float], AbstractContextManager[None]],
-):
+def test_help_is_quick_and_loads_no_model_library():
     command = [sys.executable, "-m", "cutaway", "--help"]
     with takes_less_than(0.3):
         assert "translate" in subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -184,7 +184,6 @@ CHINESE_DATA = {
     "inspection/changes/token_changes.py": "a word of the text that examples are tried on",
     "words.py": "an example in a docstring",
     "cli/demo.py": "the sentences that the demo translates",
-    "cli/inspect.py": "an example of a text",
     "cli/terminal.py": "an example of a text",
     "cli/tokenizer.py": "an example of a text",
 }

@@ -4,7 +4,6 @@ import math
 import random
 import struct
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import torch
 from gguf import GGUFWriter
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from tests.limits import takes_less_than
 
 from cutaway.checkpoint.gguf_file import CHUNK, TYPES, GgufType, Placed, read_header
 from cutaway.checkpoint.gguf_model import read_gguf
@@ -113,15 +113,13 @@ def test_lying_header(name: str, tmp_path: Path) -> None:
     content, message = HOSTILE[name]
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
-    started = time.process_time()
     tracemalloc.start()
-    with pytest.raises(CutawayError) as caught:
+    with takes_less_than(1), pytest.raises(CutawayError) as caught:
         read_header(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert str(path) in str(caught.value)
     assert message in str(caught.value)
-    assert time.process_time() - started < 1
     assert peak < len(content) + 5_000_000
 
 
@@ -140,9 +138,8 @@ def test_as_many_tensors_as_are_allowed(tmp_path: Path) -> None:
     path.write_bytes(
         whole(tensors=[tensor(b"t%d" % i, (8,), offset=32 * i) for i in range(100_000)], data=3_200_000)
     )
-    started = time.process_time()
-    assert len(read_header(path).tensors) == 100_000
-    assert time.process_time() - started < 5  # about 1.5 on an idle machine; minutes if it were quadratic
+    with takes_less_than(3):  # minutes if it were quadratic
+        assert len(read_header(path).tensors) == 100_000
 
 
 def test_not_there(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ with an index."""
 import json
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import safetensors
 import safetensors.torch
 import torch
 from tests.checkpoint.models import write
+from tests.limits import grows_less_than, takes_less_than
 
 from cutaway.checkpoint import folder
 from cutaway.checkpoint.stored import Stored
@@ -19,7 +19,6 @@ from cutaway.checkpoint.weights import DTYPES, INDEX, read_header
 from cutaway.checkpoint.weights import write as write_file
 from cutaway.errors import CutawayError
 
-Limit = Callable[[float], AbstractContextManager[None]]
 ONE = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 EIGHT = b"\0" * 8
 
@@ -110,9 +109,7 @@ LIES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_lies_are_refused_at_once(
-    lie: str, tmp_path: Path, grows_less_than: Limit, takes_less_than: Limit
-) -> None:
+def test_lies_are_refused_at_once(lie: str, tmp_path: Path) -> None:
     content, message = LIES[lie]
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
@@ -138,9 +135,7 @@ LARGE: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("lie", LARGE)
-def test_large_headers_are_refused_in_little_memory(
-    lie: str, tmp_path: Path, grows_less_than: Limit, takes_less_than: Limit
-) -> None:
+def test_large_headers_are_refused_in_little_memory(lie: str, tmp_path: Path) -> None:
     header, message = LARGE[lie]
     path = tmp_path / "model.safetensors"
     path.write_bytes(file_of(header()))

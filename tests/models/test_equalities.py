@@ -277,8 +277,11 @@ def test_presets_are_the_papers_sizes() -> None:
         ({"n_segments": -1}, "n_segments is -1, expected 0 to"),
         ({"norm_eps": -1.0}, r"norm_eps is -1\.0, expected a number above 0"),
         ({"rope_base": 0.0}, r"rope_base is 0\.0, expected a number above 0"),
-        ({"relative_buckets": 1}, "relative_buckets is 1 and"),
-        ({"relative_max_distance": 8}, "relative_max_distance 8, expected"),
+        ({"relative_buckets": 1}, "relative_buckets is 1, expected 4 to"),
+        (
+            {"relative_max_distance": 8},
+            "relative_max_distance is 8, expected more than half",
+        ),
         ({"dropout": 1.5}, r"dropout is 1\.5"),
         ({"position": "rotarry"}, "did you mean 'rotary'"),
         ({"d_modle": 3}, "unknown key 'd_modle'.*did you mean 'd_model'"),

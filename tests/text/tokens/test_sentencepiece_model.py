@@ -1,10 +1,10 @@
 import random
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sentencepiece
+from tests.limits import takes_less_than
 from tests.text.spm import spm
 from tests.text.strange import GOLDEN, strange_texts
 from transformers import AutoTokenizer
@@ -145,7 +145,7 @@ def test_malformed_models_are_refused_by_name(data: bytes, tmp_path: Path):
 def test_mutated_models_raise_nothing_else(tmp_path: Path):
     good = spm("unigram", vocab_size=120, texts=["the cat sat on the mat"] * 9)
     choose = random.Random(0)
-    refused, begun = 0, time.perf_counter()
+    refused = 0
     for _ in range(120):
         at = choose.choice([choose.randrange(len(good)), choose.randrange(3000)])
         changed = (
@@ -154,13 +154,13 @@ def test_mutated_models_raise_nothing_else(tmp_path: Path):
             + good[at + choose.choice([0, 1, 1, 500]) :]
         )
         (tmp_path / "tokenizer.model").write_bytes(changed)
-        try:
-            opened = Tokenizer.open(tmp_path)
-            opened.decode(opened.encode("the ①cat か\u3099").ids)
-        except CutawayError:
-            refused += 1
+        with takes_less_than(1):
+            try:
+                opened = Tokenizer.open(tmp_path)
+                opened.decode(opened.encode("the ①cat か\u3099").ids)
+            except CutawayError:
+                refused += 1
     assert refused > 30
-    assert time.perf_counter() - begun < 60
 
 
 def test_what_is_neither_is_refused_and_strangers_are_passed_over(tmp_path: Path):
