@@ -71,6 +71,8 @@ def _is_pictograph(character: str) -> bool:
 
 def width(text: str) -> int:
     """Terminal columns: 2 for wide and full-width characters and emoji, 0 for combining and control characters."""
+    if text.isascii() and text.isprintable():
+        return len(text)
     return sum(_cluster_width(cluster) for cluster in clusters(text))
 
 
