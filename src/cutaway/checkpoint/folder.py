@@ -199,11 +199,8 @@ def _chat_template(folder: Path) -> str | None:
         named = {entry.get("name"): entry.get("template") for entry in given if isinstance(entry, dict)}
         given = named.get("default")
     if given is not None and not isinstance(given, str):
-        raise CutawayError(
-            "{path}: chat_template is {value}, expected a text",
-            path=folder / "tokenizer_config.json",
-            value=brief(given),
-        )
+        path, value = folder / "tokenizer_config.json", brief(given)
+        raise CutawayError("{path}: chat_template is {value}, expected a text", path=path, value=value)
     return given
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from typing import Any
 
 from cutaway.errors import CutawayError, about
 from cutaway.text.tokens import tokenizer_json
@@ -113,7 +114,7 @@ def parse(data: bytes, where: str) -> SentencePieceModel:
             raise CutawayError("malformed, expected a SentencePiece model") from error
         tokenizer_json.check_number(pieces)
         kind = trainer.get(3, 1)
-        if not isinstance(kind, int) or kind not in _KINDS:
+        if kind not in _KINDS:
             raise CutawayError(
                 "SentencePiece model of type {kind!r}, expected unigram (1) or bpe (2)", kind=kind
             )
@@ -133,12 +134,10 @@ def parse(data: bytes, where: str) -> SentencePieceModel:
 
 def _piece(value: int | bytes, id: int) -> Piece:
     fields = dict(_fields(value)) if isinstance(value, bytes) else {}
-    text, score, type = fields.get(1), fields.get(2, b"\0\0\0\0"), fields.get(3, 1)
     try:
-        spelled = text.decode() if isinstance(text, bytes) else ""
-        (number,) = struct.unpack("<f", score) if isinstance(score, bytes) else (math.nan,)
-        piece = Piece(spelled, number, PieceType(type if isinstance(type, int) else 0))
-    except (ValueError, struct.error):
+        (score,) = struct.unpack("<f", fields.get(2, b"\0\0\0\0"))
+        piece = Piece(fields[1].decode(), score, PieceType(fields.get(3, 1)))
+    except (KeyError, AttributeError, TypeError, ValueError, struct.error):
         piece = None
     if piece is None or not piece.text or not math.isfinite(piece.score):
         raise CutawayError(
@@ -147,14 +146,15 @@ def _piece(value: int | bytes, id: int) -> Piece:
     return piece
 
 
-def _message(fields: Sequence[tuple[int, int | bytes]], number: int) -> dict[int, int | bytes]:
+def _message(fields: Sequence[tuple[int, Any]], number: int) -> dict[int, Any]:
     """The fields of the inner message of that number, the last one of each number."""
     inner = [value for n, value in fields if n == number and isinstance(value, bytes)]
     return {n: value for message in inner for n, value in _fields(message)}
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field; a number of fixed width comes as its bytes. LookupError at a wrong end."""
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and value, a number or bytes, of each field; a number of fixed width comes as its bytes. LookupError at a
+    wrong end."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
