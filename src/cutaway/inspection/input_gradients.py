@@ -170,12 +170,11 @@ def integrated_gradients(
     """Integrated gradients, defined in `InputAttribution`.
 
     The straight path starts at `baseline`: None for vectors of zeros, or a token (its id, piece, or text) in the place
-    of every token. It is cut into pieces of 12 Gauss-Legendre points. What a piece must add up to is known, the
-    difference of F at its ends; the piece that misses most is halved until all together miss no more than `tolerance`
-    of F(x) - F(b), or `most_points` were taken. From zeros α = s⁶ and pieces are cut in s, because norms make F turn
-    sharply where vectors are short. Where nothing is added to the token vectors (rotary or no positions) F turns within
-    a tiny step from zero, which then decides all shares: a token as baseline says more there, and needs fewer points.
-    Memory is that of 13 forward and backward passes at a time.
+    of every token. It is cut into pieces of 12 Gauss-Legendre points (with the middle 13 passes at a time). A piece
+    must add up to the difference of F at its ends; the one that misses most is halved until all together miss no more
+    than `tolerance` of F(x) - F(b), or `most_points` were taken. From zeros α = s⁶ and pieces are cut in s, because
+    norms make F turn sharply where vectors are short. Where nothing is added to the token vectors (rotary or no
+    positions) that happens within a tiny step, which decides all shares: a token as baseline says more there.
     Raises CutawayError for a baseline that is no token, and for a tolerance or a number of points that is not positive.
     """
     if most_points < _POINTS:

@@ -87,9 +87,8 @@ def _under(name: str, part: str) -> str:
 def save(path: Path, about: Mapping[str, str], result: object) -> list[str]:
     """Write the arrays of a result, with what they are about, and return the arrays' names. Never as pickle.
 
-    safetensors: tensors; what they are about, and lists of texts as JSON, in the metadata. npz: arrays, texts too, and
-    `about.model` and so on. csv: one line a number or text: the array's name, its place in each dimension, and the
-    value; the lines `about.…` come first.
+    safetensors: tensors; texts as JSON and `about` in the metadata. npz: arrays, texts too, and `about.model` and so
+    on. csv: the same, one line a number or text: the array's name, its place in each dimension, and the value.
     """
     found = dict(arrays(result))
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}

@@ -204,10 +204,8 @@ def alignment_error(predicted: Iterable[Link], gold: Gold) -> AlignmentError:
 def error_by_head(
     weights: Tensor, gold: Gold, threshold: float | None = None
 ) -> tuple[tuple[AlignmentError, ...], ...]:
-    """Weights between words of every head (L, H, N, M) -> one count for each layer and head.
-
-    Raises CutawayError when a gold link names a word that there is not.
-    """
+    """Weights between words of every head (L, H, N, M) -> one count for each layer and head. CutawayError as
+    `check_range`."""
     if weights.ndim != 4:
         raise CutawayError(
             "weights have the shape {shape}, expected (layers, heads, target words, source words)",
@@ -218,10 +216,8 @@ def error_by_head(
 
 
 def check_range(gold: Gold, *, n_source: int, n_target: int, where: str = "the alignment") -> None:
-    """Refuse gold links beyond the words of a sentence pair: the words are then cut otherwise than in the gold text.
-
-    Raises CutawayError naming `where`, the link and both numbers of words.
-    """
+    """CutawayError, naming `where`, for gold links beyond the words of a sentence pair, which are then cut otherwise
+    than those of the gold text."""
     for source, target in sorted(gold.possible):
         if source >= n_source or target >= n_target:
             raise CutawayError(
