@@ -52,11 +52,8 @@ class PrincipalAxes(Drawn):
         names = self.labels if self.labels and n <= NAMED else [""] * n
         drawn = zip(self.coordinates[::every].tolist(), names[::every], strict=True)
         points = [Point(x, y, name) for (x, y, *_), name in drawn]
-        part = say(
-            "{shown} of the {n:,} points are drawn, evenly spaced in their order.",
-            shown=f"{len(points):,}",
-            n=n,
-        )
+        shown = f"{len(points):,}"
+        part = say("{shown} of the {n:,} points are drawn, evenly spaced in their order.", shown=shown, n=n)
         return page(
             say("{n:,} points on their principal axes", n=n),
             [plot_of(self, points), Remark(part) if every > 1 else None, *measures(self)],

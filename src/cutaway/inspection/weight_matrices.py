@@ -189,7 +189,7 @@ def w_qk(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
     """
     place, head = _head(loaded, side, layer, head)
     attention, position, cross = place.attention, loaded.config.position, side == "cross"
-    group, cap = head // attention.groups, attention.softcap
+    group, cap = head // attention.groups, f"±{attention.softcap or 0:g}"
     biases = say("the score has further terms by the biases of queries and keys, each with one token or none")
     normed = say("approximate: a norm stands between each projection and the product, and is not in it")
     rotated = say(
@@ -197,7 +197,7 @@ def w_qk(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
         "a rotation R(d) stands between W_Q and W_Kᵀ"
     )
     distance = say("a bias that depends on the distance is added to the score")
-    capped = say("the scaled score is then capped softly at {cap}", cap=f"±{cap or 0:g}")
+    capped = say("the scaled score is then capped softly at {cap}", cap=cap)
     shared = say(
         "the keys are shared by the {groups} heads of group {group}", groups=attention.groups, group=group
     )
@@ -212,7 +212,7 @@ def w_qk(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
             normed: attention.q_norm is not None,
             rotated: position == "rotary" and not cross,
             distance: position in ("relative", "alibi") and not cross,
-            capped: cap is not None,
+            capped: attention.softcap is not None,
             shared: attention.groups > 1,
             streams: cross,
         },
