@@ -198,11 +198,7 @@ def _shaded(block: Shaded, locale: Locale) -> Figure:
 def _table(table: Table, locale: Locale) -> Figure:
     """A table's cells, with their bars and on their colours."""
     titles = [shown(column.title, locale) for column in table.columns]
-    texts = [["" if isinstance(cell, Bar) else _text(cell, locale) for cell in row] for row in table.rows]
-    sizes = [max(text_width(each, 12) for each in column) for column in zip(titles, *texts, strict=True)]
-    sizes = [
-        BAR if any(isinstance(row[n], Bar) for row in table.rows) else size for n, size in enumerate(sizes)
-    ]
+    sizes = column_sizes(table, locale, 12)
     lefts = [sum(sizes[:n]) + GAP * n for n in range(len(sizes))]
     across, step = sum(sizes) + GAP * len(sizes), LINE + 3
     parts = [element("path", d=f"M0 {step + 3}h{across:.1f}", stroke="currentColor", stroke_opacity=0.5)]
@@ -221,12 +217,22 @@ def _table(table: Table, locale: Locale) -> Figure:
                 parts.append(
                     element("rect", x=lefts[n] - 4, y=y - 14, width=size, height=step - 1, fill=colour)
                 )
-            parts.append(label(x, y, texts[place][n], anchor=anchor))
+            parts.append(label(x, y, _text(cell, locale), anchor=anchor))
     figure = Figure(across, step * (len(table.rows) + 1) + 14, parts)
     if table.tint is None or (tinted := scale_of(table)) is None:
         return figure
     what = square_root(table.tint) if tinted == "weight" else table.tint
     return _over(figure, _ramp(tinted, shown(what, locale)))
+
+
+def column_sizes(table: Table, locale: Locale, font: float) -> list[float]:
+    """Pixels that each column of a table takes."""
+
+    def size(cell: Text | Bar | Tinted) -> float:
+        return BAR if isinstance(cell, Bar) else text_width(_text(cell, locale), font)
+
+    titles = (column.title for column in table.columns)
+    return [max(map(size, column)) for column in zip(titles, *table.rows, strict=True)]
 
 
 def strength(block: Shaded) -> float:

@@ -26,7 +26,7 @@ SMALL = 11  # pixels of what is written on scales and in cells
 CELL, ENLARGED = (40.0, 560), (56.0, 660)
 LEAST = 24.0
 READ = (0.1, 1000.0)  # the strongest values that can be read with two places
-_LONGEST = 16  # columns of a label
+_LONGEST = 18  # columns of a label
 _ATLAS = 560  # pixels that the small maps of an atlas take together, where they can
 
 
@@ -223,12 +223,12 @@ def scale(matrix: Matrix, greatest: float, locale: Locale) -> Figure:
     ramp = Matrix(steps[None], [""], [], matrix.down, matrix.across, matrix.unit, matrix.scale)
     unit = shown(square_root(matrix.unit) if weights else matrix.unit, locale)
     marks = ["0", number(greatest / 4)] if weights else [number(-greatest), "0"]
-    parts = [image(ramp, 0, 0, 200, 10, greatest), frame(0, 0, 200, 10), label(210, 9, unit)]
+    parts = [image(ramp, 0, 0, 200, 10, greatest), frame(0, 0, 200, 10), label(0, 39, unit)]
     for place, (mark, anchor) in enumerate(
         zip([*marks, number(greatest)], ("start", "middle", "end"), strict=True)
     ):
         parts.append(label(100 * place, 24, mark, size=SMALL, anchor=anchor))
-    return Figure(210 + text_width(unit, 12), 30, parts)
+    return Figure(max(200.0, text_width(unit, 12)), 45, parts)
 
 
 def square_root(unit: Text) -> Phrase:

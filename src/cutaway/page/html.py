@@ -6,7 +6,7 @@
 import base64
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -23,21 +23,22 @@ from cutaway.page.blocks import (
     Matrix,
     Page,
     Points,
+    Remark,
     Scale,
     Table,
     Tinted,
 )  # fmt: skip
 from cutaway.page.colours import css, ramp, tint
-from cutaway.page.figures import drawn, known, scale_of, strength, svg
-from cutaway.page.heatmap import ENLARGED, Figure, heat_map, laid, map_told, square_root, strongest_of
+from cutaway.page.figures import column_sizes, drawn, known, scale_of, strength, svg
+from cutaway.page.heatmap import ENLARGED, ROOM, Figure, atlas, heat_map, laid, map_told, square_root, strongest_of
 from cutaway.page.numbers import bars_told, nats, reaching, three_places
 from cutaway.page.wrapping import legible, shown
 from cutaway.words import Locale, Phrase, Text, say
 
 _ONE_SPACE = re.compile("(?<! ) (?! )")
 NUMBERS = 24  # rows and columns up to which a heat map's numbers are written out below it
-BROAD = 580  # pixels of a figure, from which it takes the whole width of a page
-MANY = 7  # columns from which a table takes it
+BROAD = 580  # pixels that half a page has
+LEAST = 400  # pixels that text takes at least beside what is broad
 
 
 def document(page: Page, locale: Locale) -> str:
@@ -59,12 +60,30 @@ def _template() -> Template:
     return rules.get_template("page.html.jinja")
 
 
-@dataclass(frozen=True)
-class Section:
-    """Blocks under one heading; `broad` where they need the whole width."""
+@dataclass
+class Part:
+    """Blocks that stand together; `across` are the pixels of the widest figure or table among them."""
 
-    blocks: tuple[Block, ...]
-    broad: bool
+    blocks: list[Block] = field(default_factory=list[Block])
+    across: float = 0.0
+
+    def takes(self, block: Block, across: float) -> bool:
+        """Whether a block may stand here: no heading, and as broad or narrow as what is here already."""
+        if isinstance(block, Heading):
+            return False
+        begun = any(not isinstance(each, Heading | Remark) for each in self.blocks)
+        return not begun or isinstance(block, Remark) or (across > BROAD) == (self.across > BROAD)
+
+
+@dataclass
+class Row:
+    """What is broad, if anything, and parts in columns: beside it where there is room, else below it."""
+
+    broad: Part | None
+    columns: list[Part] = field(default_factory=list[Part])
+
+    def takes(self, part: Part) -> bool:
+        return self.broad is None or self.broad.across + max(part.across, LEAST) <= ROOM
 
 
 @dataclass(frozen=True)
@@ -82,7 +101,7 @@ class _Asked:
         }  # fmt: skip
         found = known(caption)
         return {
-            "page": self.page, "locale": self.locale, "sections": self.sections(), "known": found,
+            "page": self.page, "locale": self.locale, "rows": self.rows(), "known": found,
             "caption": [(self.shown(name), found[key]) for key, name in names.items() if key in found],
             "python": None if caption is None or caption.python is None else legible(caption.python),
             "script": any(isinstance(block, Matrix | Atlas) for block in self.page.blocks),
@@ -109,26 +128,39 @@ class _Asked:
         """What the colours of texts stand for."""
         return self.shown(square_root(what) if scale == "weight" else what)
 
-    def sections(self) -> list[Section]:
-        """The blocks under each heading; those above the first one are a section too."""
-        parts: list[list[Block]] = [[]]
-        for block in self.page.blocks:
-            if isinstance(block, Heading) and parts[-1]:
-                parts.append([])
-            parts[-1].append(block)
-        return [Section(tuple(part), any(map(self._broad, part))) for part in parts if part]
+    def rows(self) -> list[Row]:
+        """The page from top to bottom."""
+        rows: list[Row] = []
+        for part in self._parts():
+            if part.across > BROAD:
+                rows.append(Row(part))
+                continue
+            if not rows or not rows[-1].takes(part):
+                rows.append(Row(None))
+            rows[-1].columns.append(part)
+        return rows
 
-    def _broad(self, block: Block) -> bool:
-        if isinstance(block, Table):
-            return len(block.columns) >= MANY
-        figure = (
-            drawn(block, self.locale) if isinstance(block, Matrix | Atlas | Points | Bars | Diagram) else None
-        )
-        if figure is None:
-            return False
-        if isinstance(block, Atlas) and block.maps:
-            figure = Figure(figure.width + self.large(block).width, 0, ())
-        return figure.width > BROAD
+    def _parts(self) -> list[Part]:
+        parts: list[Part] = []
+        for block in self.page.blocks:
+            across = self._across(block)
+            if not parts or not parts[-1].takes(block, across):
+                parts.append(Part())
+            parts[-1].blocks.append(block)
+            parts[-1].across = max(parts[-1].across, across)
+        return parts
+
+    def _across(self, block: Block) -> float:
+        """The pixels that a figure or table takes; 0 for text."""
+        match block:
+            case Table():
+                return sum(size + 14 for size in column_sizes(block, self.locale, 14))
+            case Atlas(maps=[_, *_]):
+                return atlas(block, self.locale).width + self.large(block).width
+            case Matrix() | Points() | Bars() | Diagram():
+                return (drawn(block, self.locale) or Figure(0, 0, ())).width
+            case _:
+                return 0.0
 
     def svg(self, block: Matrix | Atlas | Points | Bars | Diagram) -> str:
         """A figure, with what it shows for who does not see it."""
