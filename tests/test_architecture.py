@@ -77,6 +77,13 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"answers"},
         {"saving"},
     ),
+    "page": (
+        {"blocks", "wrapping"},
+        {"colours", "numbers"},
+        {"heatmap", "diagram", "scatter"},
+        {"figures"},
+        {"*"},
+    ),
 }
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 MEGABYTE = 1_000_000

@@ -57,8 +57,8 @@ STYLES = {"equal": "", "delete": "red strike", "insert": "green", "replace": "ye
 BARS_HIGH, PLANE_HIGH = 4, 18  # lines of upright bars, of points in a plane
 NAMED = 12  # columns of a label in a plane
 
-_FIGURES = (Table, Bars, Matrix, Points)  # between two of them a line stays empty
-# What pages say beside data where a terminal has no more than ASCII.
+_FIGURES = (Table, Bars, Matrix, Points, Diagram)  # between two of them a line stays empty
+# What the words of a page become where a terminal has no more than ASCII.
 _PLAIN = str.maketrans(
     {"→": "->", "·": "-", "–": "-", "×": "x", "±": "+-", "…": ".", "−": "-", "“": '"', "”": '"'}
 )
@@ -193,8 +193,10 @@ class Terminal:
                 return Group()
 
     def _shown(self, text: Text) -> str:
-        found = shown(text, self.locale)
-        return found if self.unicode else found.translate(_PLAIN)
+        """A text, safe to show; without Unicode a page's own words go without it, what they tell about keeps it."""
+        if self.unicode or isinstance(text, str):
+            return shown(text, self.locale)
+        return legible(text.said(self.locale, _PLAIN))
 
     def _cut(self, text: Text, columns: int) -> str:
         """A text within so many columns, with a mark where something was cut off."""
