@@ -79,10 +79,11 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
     ),
     "page": (
         {"blocks", "wrapping"},
-        {"colours", "numbers"},
-        {"heatmap", "diagram", "scatter"},
-        {"figures"},
+        {"colours", "numbers", "elements"},
         {"*"},
+        {"console", "figures"},
+        {"html"},
+        {"drawn"},
     ),
 }
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}

@@ -14,23 +14,12 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from cutaway.page.blocks import (
-    Atlas,
-    Bars,
-    Block,
-    Diagram,
-    Heading,
-    Matrix,
-    Page,
-    Points,
-    Remark,
-    Scale,
-    Table,
-    Tinted,
-)  # fmt: skip
+from cutaway.page import blocks
+from cutaway.page.blocks import Block, Page
 from cutaway.page.colours import css, ramp, tint
+from cutaway.page.elements import ROOM, Figure
 from cutaway.page.figures import column_sizes, drawn, known, scale_of, strength, svg
-from cutaway.page.heatmap import ENLARGED, ROOM, Figure, atlas, heat_map, laid, map_told, square_root, strongest_of
+from cutaway.page.heatmap import ENLARGED, atlas, heat_map, laid, map_told, square_root, strongest_of
 from cutaway.page.numbers import bars_told, nats, reaching, three_places
 from cutaway.page.wrapping import legible, shown
 from cutaway.words import Locale, Phrase, Text, say
@@ -69,10 +58,10 @@ class Part:
 
     def takes(self, block: Block, across: float) -> bool:
         """Whether a block may stand here: no heading, and as broad or narrow as what is here already."""
-        if isinstance(block, Heading):
+        if isinstance(block, blocks.Heading):
             return False
-        begun = any(not isinstance(each, Heading | Remark) for each in self.blocks)
-        return not begun or isinstance(block, Remark) or (across > BROAD) == (self.across > BROAD)
+        begun = any(not isinstance(each, blocks.Heading | blocks.Remark) for each in self.blocks)
+        return not begun or isinstance(block, blocks.Remark) or (across > BROAD) == (self.across > BROAD)
 
 
 @dataclass
@@ -104,11 +93,10 @@ class _Asked:
             "page": self.page, "locale": self.locale, "rows": self.rows(), "known": found,
             "caption": [(self.shown(name), found[key]) for key, name in names.items() if key in found],
             "python": None if caption is None or caption.python is None else legible(caption.python),
-            "script": any(isinstance(block, Matrix | Atlas) for block in self.page.blocks),
+            "script": any(isinstance(block, blocks.Matrix | blocks.Atlas) for block in self.page.blocks),
             "kind": lambda block: type(block).__name__, "shown": self.shown, "spelled": legible, "text": self.text,
-            "titles": {
-                "numbers": self.shown(say("Numbers")), "python": self.shown(say("The same numbers in Python"))
-            },
+            "numbers_title": self.shown(say("Numbers")),
+            "python_title": self.shown(say("The same numbers in Python")),
             "nats": nats, "three_places": three_places,
             "tint": tint, "ramp": ramp, "shade": lambda block, value: css(0.8 * value, strength(block)),
             "scale_of": scale_of, "scaled": self.scaled,
@@ -119,12 +107,12 @@ class _Asked:
     def shown(self, text: Text) -> str:
         return shown(text, self.locale)
 
-    def text(self, cell: Text | Tinted) -> str:
+    def text(self, cell: Text | blocks.Tinted) -> str:
         """The text of a cell or word. What two spaces set apart stays together: a line breaks between, not inside."""
-        text = self.shown(cell.text if isinstance(cell, Tinted) else cell)
+        text = self.shown(cell.text if isinstance(cell, blocks.Tinted) else cell)
         return _ONE_SPACE.sub("\u00a0", text) if "  " in text else text
 
-    def scaled(self, what: Text, scale: Scale) -> str:
+    def scaled(self, what: Text, scale: blocks.Scale) -> str:
         """What the colours of texts stand for."""
         return self.shown(square_root(what) if scale == "weight" else what)
 
@@ -153,60 +141,55 @@ class _Asked:
     def _across(self, block: Block) -> float:
         """The pixels that a figure or table takes; 0 for text."""
         match block:
-            case Table():
+            case blocks.Table():
                 return sum(size + 14 for size in column_sizes(block, self.locale, 14))
-            case Atlas(maps=[_, *_]):
+            case blocks.Atlas(maps=[_, *_]):
                 return atlas(block, self.locale).width + self.large(block).width
-            case Matrix() | Points() | Bars() | Diagram():
+            case blocks.Matrix() | blocks.Points() | blocks.Bars() | blocks.Diagram():
                 return (drawn(block, self.locale) or Figure(0, 0, ())).width
             case _:
                 return 0.0
 
-    def svg(self, block: Matrix | Atlas | Points | Bars | Diagram) -> str:
+    def svg(self, block: blocks.Matrix | blocks.Atlas | blocks.Points | blocks.Bars | blocks.Diagram) -> str:
         """A figure, with what it shows for who does not see it."""
         figure = drawn(block, self.locale) or Figure(0, 0, ())
         match block:
-            case Matrix():
+            case blocks.Matrix():
                 return self._element(figure, map_told(block), class_="map")
-            case Atlas():
+            case blocks.Atlas():
                 for group in (part for part in figure.parts if "data-place" in part.attrib):
                     self._button(group, block)
                 return self._element(figure, map_told(block.maps[block.opened]), role="group")
-            case Points():
+            case blocks.Points():
                 axes = say("{across} across, {down} up", across=block.across, down=block.down)
                 return self._element(figure, axes, role="group")
-            case Bars():
+            case blocks.Bars():
                 return self._element(figure, bars_told(block))
-            case Diagram():
-                return self._element(
-                    figure, say("the layers of the model, from what enters at the bottom to its output")
-                )
+            case blocks.Diagram():
+                told = say("the layers of the model, from what enters at the bottom to its output")
+                return self._element(figure, told)
 
-    def _button(self, group: Element, block: Atlas) -> None:
+    def _button(self, group: Element, block: blocks.Atlas) -> None:
         """Make a small map a button that opens it."""
         place = int(group.attrib["data-place"])
         name, opened = self.shown(block.names[place]), place == block.opened
-        told = {
-            "data-name": name,
-            "data-values": packed(block.maps[place]),
-            "role": "button",
-            "aria-label": name,
-        }
-        pressed = {"tabindex": "0" if opened else "-1", "aria-pressed": "true" if opened else "false"}
-        group.attrib.update(told | pressed)
+        group.attrib.update({
+            "data-name": name, "data-values": packed(block.maps[place]), "role": "button", "aria-label": name,
+            "tabindex": "0" if opened else "-1", "aria-pressed": "true" if opened else "false",
+        })  # fmt: skip
 
-    def enlarged(self, block: Atlas) -> str:
+    def enlarged(self, block: blocks.Atlas) -> str:
         """The opened map of an atlas, large; the scale of the small ones is its own."""
         return self._element(self.large(block), map_told(block.maps[block.opened]), class_="map")
 
-    def large(self, block: Atlas) -> Figure:
+    def large(self, block: blocks.Atlas) -> Figure:
         opened = block.maps[block.opened]
         return heat_map(opened, self.locale, strongest_of(block), room=ENLARGED, with_scale=False)
 
     def _element(self, figure: Figure, what: Phrase, role: str = "img", **attributes: str) -> str:
         return svg(figure, role=role, aria_label=self.shown(what), **attributes)
 
-    def facts(self, matrix: Matrix, block: Atlas | None = None) -> dict[str, str]:
+    def facts(self, matrix: blocks.Matrix, block: blocks.Atlas | None = None) -> dict[str, str]:
         """What the script reads the values under the pointer by, as attributes of the figure."""
         at = laid(matrix, self.locale) if block is None else laid(matrix, self.locale, ENLARGED)
         rows, columns = ([self.shown(name) for name in names] for names in (matrix.rows, matrix.columns))
@@ -223,11 +206,11 @@ class _Asked:
         }  # fmt: skip
 
 
-def has_numbers(matrix: Matrix) -> bool:
+def has_numbers(matrix: blocks.Matrix) -> bool:
     return max(len(matrix.rows), len(matrix.columns)) <= NUMBERS
 
 
-def packed(matrix: Matrix) -> str:
+def packed(matrix: blocks.Matrix) -> str:
     """The values in 16 bits, which is what three digits need."""
     with np.errstate(over="ignore"):
         return base64.b64encode(np.asarray(matrix.values).astype("<f2").tobytes()).decode("ascii")

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from cutaway.page.blocks import Points
-from cutaway.page.heatmap import LINE, SMALL, Figure, element, label, moved, text_width
+from cutaway.page.elements import LINE, SMALL, Figure, element, label, moved, text_width
 from cutaway.page.numbers import no_room
 from cutaway.page.wrapping import shown
 from cutaway.text.display import truncate
