@@ -214,4 +214,4 @@ def _memory(
     path = f"M{x:.0f} {start:.0f}H{turn:.0f}V{into:.0f}H{second - 6:.0f}"
     yield element("path", d=path, fill="none", stroke="currentColor", stroke_opacity=0.7)
     yield element("path", d=f"M{second:.0f} {into:.0f}l-8 -4v8z", fill="currentColor", fill_opacity=0.7)
-    yield label(turn + 5, (start + into) / 2, shown(diagram.memory, locale), size=11)
+    yield label(turn, start - 5, shown(diagram.memory, locale), size=11, anchor="end")
