@@ -97,6 +97,14 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"answers"},
         {"saving"},
     ),
+    "page": (
+        {"blocks", "wrapping"},
+        {"colours", "numbers", "elements"},
+        {"*"},
+        {"console", "figures"},
+        {"html"},
+        {"drawn"},
+    ),
 }
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 MEGABYTE = 1_000_000
