@@ -6,13 +6,11 @@ from contextlib import closing, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cutaway.cli.arguments import Seed, Temperature, TopP
-from cutaway.cli.help import described
+from cutaway.cli.help import argument, described, option
 from cutaway.cli.terminal import note, write
 from cutaway.errors import CutawayError
-from cutaway.words import say, told
+from cutaway.words import told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
@@ -20,21 +18,17 @@ if TYPE_CHECKING:
 
 
 @described(
-    say(
-        "Talk with a model that was taught to chat. Each line of standard input is a "
-        "message.\n\nAt a terminal Ctrl-C stops an answer, Ctrl-D ends the chat."
-    )
+    "Talk with a model that was taught to chat. Each line of standard input is a "
+    "message.\n\nAt a terminal Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
 def chat(
-    model: Annotated[
-        str, typer.Argument(help=told("A model's folder or GGUF file; it must have a chat template."))
-    ],
+    model: Annotated[str, argument("A model's folder or GGUF file; it must have a chat template.")],
     system: Annotated[
-        str | None, typer.Option(help=told("Tell the model beforehand how to behave."), metavar=told("TEXT"))
+        str | None, option("Tell the model beforehand how to behave.", metavar=told("TEXT"))
     ] = None,
     temperature: Temperature = 0.7,
     top_p: TopP = 0.95,
-    max_tokens: Annotated[int, typer.Option(help=told("Most new tokens of an answer."))] = 512,
+    max_tokens: Annotated[int, option("Most new tokens of an answer.")] = 512,
     seed: Seed = 0,
 ) -> None:
     path = find(model)
@@ -54,7 +48,7 @@ def chat(
         for message in _piped():
             _answer(conversation, message)
         return
-    note(told("Ctrl-C stops an answer, Ctrl-D ends the chat"))
+    note("Ctrl-C stops an answer, Ctrl-D ends the chat")
     for message in _typed("> " if sys.stdout.isatty() else ""):
         try:
             _answer(conversation, message)
@@ -75,7 +69,7 @@ def _answer(conversation: "Conversation", message: str) -> None:
             finish = token.finish
     write()
     if finish == "length":
-        note(told("the answer was cut: --max-tokens was reached, or the end of the model's positions"))
+        note("the answer was cut: --max-tokens was reached, or the end of the model's positions")
 
 
 def _piped() -> Iterator[str]:
@@ -110,7 +104,7 @@ def _typed(sign: str) -> Iterator[str]:
             write()
             continue
         except UnicodeDecodeError:
-            note(told("that was not UTF-8; please type it again"))
+            note("that was not UTF-8; please type it again")
             continue
         if text.strip():
             yield text

@@ -2,13 +2,11 @@
 
 from typing import Annotated
 
-import typer
-
-from cutaway.cli.help import described
+from cutaway.cli.help import described, option
 from cutaway.cli.terminal import shows_unicode, write, write_map
 from cutaway.cli.translate import open_translator
 from cutaway.text.display import pad, width
-from cutaway.words import Locale, reader_locale, say, told
+from cutaway.words import Locale, reader_locale, say
 from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
 TEXTS = (
@@ -34,12 +32,9 @@ NEXT = (
 )
 
 
-@described(say("Translate a few sentences, draw how one came about, and say what to try next."))
+@described("Translate a few sentences, draw how one came about, and say what to try next.")
 def demo(
-    lang: Annotated[
-        Locale | None,
-        typer.Option(help=told("Language of the explanations; not given: the locale's.")),
-    ] = None,
+    lang: Annotated[Locale | None, option("Language of the explanations; not given: the locale's.")] = None,
 ) -> None:
     lang = lang or reader_locale()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.arguments import EmbedderName, OneText
-from cutaway.cli.help import described
+from cutaway.cli.help import described, option
 from cutaway.cli.terminal import note, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
@@ -28,22 +28,15 @@ _FORMATS = (".npy", ".safetensors", ".jsonl")
 _VALUES, _CHARACTERS, _NOTES = 3, 60, 10  # how much is printed of a vector, of a text, and of the notes
 
 
-@described(say("Turn each text into one vector; texts about the same have vectors that point the same way."))
+@described("Turn each text into one vector; texts about the same have vectors that point the same way.")
 def embed(
     text: OneText = None,
     model: EmbedderName = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help=told("Embed the lines of a file."))
-    ] = None,
+    file: Annotated[Path | None, option("Embed the lines of a file.", "--file", "-f")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help=told("Write the vectors to a .npy, .safetensors or .jsonl file.")
-        ),
+        Path | None, option("Write the vectors to a .npy, .safetensors or .jsonl file.", "--output", "-o")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help=told("One JSON object a text: text, tokens, norm, vector."))
-    ] = False,
+    as_json: Annotated[bool, option("One JSON object a text: text, tokens, norm, vector.", "--json")] = False,
 ) -> None:
     if output is not None:
         _check(output, as_json)
@@ -85,7 +78,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
     for remark in found.notes[:_NOTES]:
         note(remark)
     if len(found.notes) > _NOTES:
-        note(told("and {count:,} more such texts", count=len(found.notes) - _NOTES))
+        note("and {count:,} more such texts", count=len(found.notes) - _NOTES)
     return found
 
 

@@ -4,23 +4,20 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from cutaway.cli.arguments import ModelName, OneObjectEach
-from cutaway.cli.help import described
+from cutaway.cli.help import argument, described, option
 from cutaway.cli.terminal import texts_from, write, write_table
-from cutaway.words import say, told
+from cutaway.words import told
 from cutaway.zoo import MASKED, find
 
 
-@described(say("Fill the gaps of a text, each written as [MASK], with the likeliest tokens."))
+@described("Fill the gaps of a text, each written as [MASK], with the likeliest tokens.")
 def fill(
     text: Annotated[
-        str | None,
-        typer.Argument(help=told("A text with [MASK] for each gap; without it, lines from standard input.")),
+        str | None, argument("A text with [MASK] for each gap; without it, lines from standard input.")
     ] = None,
     model: ModelName = MASKED,
-    top: Annotated[int, typer.Option(help=told("How many candidates for a gap to show."))] = 5,
+    top: Annotated[int, option("How many candidates for a gap to show.")] = 5,
     as_json: OneObjectEach = False,
 ) -> None:
     texts = texts_from(text)

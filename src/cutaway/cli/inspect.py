@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 import typer
 from typer.core import TyperCommand
 
-from cutaway.cli.help import Command, Group, Listed
+from cutaway.cli.help import Command, Group, Listed, argument
 from cutaway.cli.terminal import note, progress, standard_input, texts_from, write, write_page
 from cutaway.errors import CutawayError
 from cutaway.words import Locale, reader_locale, say, told
@@ -119,11 +119,7 @@ def _text(question: "Question") -> list[signatures.Parameter]:
     if question.subject != "text":
         return []
     return [
-        _parameter(
-            "text",
-            Annotated[str | None, typer.Argument(help=told("The text; without it, standard input."))],
-            None,
-        )
+        _parameter("text", Annotated[str | None, argument("The text; without it, standard input.")], None)
     ]
 
 
@@ -239,13 +235,13 @@ class Outputs:
         if self.save is not None:
             names = save(self.save, answer.about(), answer.result)
             more = say(" and {n} more", n=len(names) - 6) if len(names) > 6 else ""
-            note(say("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more))
+            note("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more)
         if self.svg is not None:
             for path in write_figures(self.svg, page, locale):
-                note(say("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000))
+                note("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000)
         if self.html is not None:
             self.html.write_text(document(page, locale), encoding="utf-8")
-            note(say("{path}: {size:,.0f} kB", path=self.html, size=self.html.stat().st_size / 1000))
+            note("{path}: {size:,.0f} kB", path=self.html, size=self.html.stat().st_size / 1000)
         if self.as_json:
             write(json.dumps(answer.json(), ensure_ascii=False, allow_nan=False))
         elif self.python:

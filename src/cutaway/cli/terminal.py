@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
 from cutaway.text.display import pad
-from cutaway.words import Locale, Text, reader_locale, said, told
+from cutaway.words import Locale, Phrase, Text, reader_locale, said, say, told
 
 if TYPE_CHECKING:
     from cutaway.page.blocks import Matrix, Page
@@ -21,10 +21,10 @@ def write(text: str = "", end: str = "\n") -> None:
     sys.stdout.flush()
 
 
-def note(text: Text) -> None:
+def note(template: Phrase | str, **values: object) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
-    before = told("note: ")
-    sys.stderr.write(f"{before}{said(text, reader_locale())}\n")
+    remark = say(template, **values) if isinstance(template, str) else template
+    sys.stderr.write(f"{told('note: ')}{said(remark)}\n")
 
 
 def columns() -> int:

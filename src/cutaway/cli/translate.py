@@ -6,10 +6,8 @@ from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
-from cutaway.cli.help import described
+from cutaway.cli.help import described, option
 from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
 from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR, find
@@ -30,37 +28,27 @@ class Show(StrEnum):
 _BATCH = 32  # texts whose translations are printed together
 
 
-@described(say("Translate between Chinese and English, one line a text; a blank line stays blank."))
+@described("Translate between Chinese and English, one line a text; a blank line stays blank.")
 def translate(
     text: OneText = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help=told("Translate the lines of a file."))
-    ] = None,
+    file: Annotated[Path | None, option("Translate the lines of a file.", "--file", "-f")] = None,
     to: Annotated[
-        str | None,
-        typer.Option(
-            help=told("zh or en; not given: English when there are Chinese characters, else Chinese.")
-        ),
+        str | None, option("zh or en; not given: English when there are Chinese characters, else Chinese.")
     ] = None,
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,
-    nbest: Annotated[
-        int, typer.Option(help=told("How many translations of a text to print, best first."))
-    ] = 1,
+    nbest: Annotated[int, option("How many translations of a text to print, best first.")] = 1,
     length_penalty: Alpha = 0.6,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(help=told("Most tokens of a translation; not given: twice the source's and 20.")),
+        int | None, option("Most tokens of a translation; not given: twice the source's and 20.")
     ] = None,
-    min_tokens: Annotated[int, typer.Option(help=told("Fewest tokens of a translation."))] = 0,
+    min_tokens: Annotated[int, option("Fewest tokens of a translation.")] = 0,
     truncate: Annotated[
-        bool, typer.Option("--truncate", help=told("Cut texts that are too long for the model, with a note."))
+        bool, option("Cut texts that are too long for the model, with a note.", "--truncate")
     ] = False,
     show: Annotated[
         list[Show] | None,
-        typer.Option(
-            help=told("Also show where it looked, how texts were cut, or how sure it was; may be repeated.")
-        ),
+        option("Also show where it looked, how texts were cut, or how sure it was; may be repeated."),
     ] = None,
     as_json: OneObjectEach = False,
 ) -> None:

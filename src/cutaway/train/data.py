@@ -83,9 +83,7 @@ def _learn_tokenizer(
     training, for whoever opens it."""
     step = max(1, -(-len(texts) // part.texts))
     chosen = texts[::step]
-    tell(
-        say("tokenizer: learning a {kind} vocabulary from {count:,} texts", kind=part.kind, count=len(chosen))
-    )
+    tell("tokenizer: learning a {kind} vocabulary from {count:,} texts", kind=part.kind, count=len(chosen))
     tokenizer = Tokenizer.train(
         chosen,
         part.kind,
@@ -100,13 +98,13 @@ def _learn_tokenizer(
     )
     kept = folder / "tokenizer"
     write_folder(kept, tokenizer.save)
-    tell(say("tokenizer: {count:,} pieces, kept in {path}", count=tokenizer.vocab_size, path=kept))
+    tell("tokenizer: {count:,} pieces, kept in {path}", count=tokenizer.vocab_size, path=kept)
     return tokenizer
 
 
 def _tell_report(path: Path, report: Report, tell: Tell) -> None:
     """Tell what was met while the file at `path` was read."""
-    tell(say("{path}: {report}", path=path, report=report.told()))
+    tell("{path}: {report}", path=path, report=report.told())
 
 
 def _stretch(source: Source, count: int) -> slice:
@@ -167,13 +165,11 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
         kept = sum(len(part) for part in found.values())
         left_out = say("{empty:,} blank, {long:,} too long", empty=report.empty, long=report.long)
         tell(
-            say(
-                "{what}: {count:,} pairs, {kept:,} examples, {left_out}",
-                what=what,
-                count=len(chosen),
-                kept=kept,
-                left_out=left_out,
-            )
+            "{what}: {count:,} pairs, {kept:,} examples, {left_out}",
+            what=what,
+            count=len(chosen),
+            kept=kept,
+            left_out=left_out,
         )
         if kept == 0:
             raise CutawayError("no {what} pair is left: {left_out}", what=what, left_out=left_out)
@@ -242,11 +238,9 @@ def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair],
     sources, targets = {pair.source for pair in held}, {pair.target for pair in held}
     rest = [pair for pair in pairs if pair.source not in sources and pair.target not in targets]
     tell(
-        say(
-            "validation: {count:,} pairs held out; {more:,} more share a side with one",
-            count=len(held),
-            more=len(pairs) - len(rest) - len(held),
-        )
+        "validation: {count:,} pairs held out; {more:,} more share a side with one",
+        count=len(held),
+        more=len(pairs) - len(rest) - len(held),
     )
     return rest, held
 
@@ -305,13 +299,11 @@ def _text_batches(
     report = Report()
     ids = document_ids(texts, tokenizer, report)
     tell(
-        say(
-            "{what}: {documents:,} documents, {tokens:,} tokens, {blank:,} blank",
-            what=what,
-            documents=len(texts),
-            tokens=len(ids.flat),
-            blank=report.empty,
-        )
+        "{what}: {documents:,} documents, {tokens:,} tokens, {blank:,} blank",
+        what=what,
+        documents=len(texts),
+        tokens=len(ids.flat),
+        blank=report.empty,
     )
     if part.objective == "masked":
         return MaskedBatches(
@@ -346,11 +338,9 @@ def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
             bodies = ["\n".join(text.split("\n")[source.heading :]) for text in texts]
             texts = [body for body in bodies if body]
             tell(
-                say(
-                    "{path}: {count:,} documents are only a heading, left out",
-                    path=path,
-                    count=len(bodies) - len(texts),
-                )
+                "{path}: {count:,} documents are only a heading, left out",
+                path=path,
+                count=len(bodies) - len(texts),
             )
     _tell_report(path, report, tell)
     if source.format == "text" and source.split == "file":
@@ -366,5 +356,5 @@ def _hold_out_texts(texts: list[str], wanted: int, tell: Tell) -> tuple[list[str
     rest = [text for text in texts if text not in held]
     if not rest:
         raise _all_held(wanted, len(texts))
-    tell(say("validation: {count:,} documents held out", count=len(held)))
+    tell("validation: {count:,} documents held out", count=len(held))
     return rest, sorted(held)

@@ -4,10 +4,10 @@ import ctypes
 import hashlib
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Literal
 
 import torch
@@ -110,9 +110,6 @@ def draw_seed(seed: int, step: int, part: int) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-Handler = Callable[[int, FrameType | None], object] | int | None
-
-
 class Interrupts:
     """Within this context the first SIGINT or SIGTERM only sets `received`; a second one ends the process at once.
 
@@ -121,11 +118,11 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        self._before: dict[signal.Signals, Handler] = {}
 
     def __enter__(self) -> "Interrupts":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._note)
+        self._before = {
+            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -136,9 +133,7 @@ class Interrupts:
     def __call__(self) -> bool:
         return self.received is not None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -57,15 +57,13 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
         if newest is not None:
             trainer.resume(newest)
             step = trainer.position.step
-            progress.tell(say("resumed from {path} (step {step})", path=newest, step=step))
+            progress.tell("resumed from {path} (step {step})", path=newest, step=step)
         count = sum(p.numel() for p in model.parameters())
         progress.tell(
-            say(
-                "{count:,} parameters, {precision} products on {device}",
-                count=count,
-                precision=trainer.precision,
-                device=device,
-            )
+            "{count:,} parameters, {precision} products on {device}",
+            count=count,
+            precision=trainer.precision,
+            device=device,
         )
         with interrupted or nullcontext():
             if interrupted is not None:
@@ -80,7 +78,7 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
             progress.tell(words)
         elif position.step > 0:
             step = position.best_step or position.step
-            progress.tell(say("{path}: the model of step {step}", path=folder.export(step), step=step))
+            progress.tell("{path}: the model of step {step}", path=folder.export(step), step=step)
         return position
 
 
@@ -113,7 +111,7 @@ def warm_start(model: Model, path: Path, tell: Tell) -> None:
                     here=tuple(p.shape),
                 )
             p.copy_(theirs[name])
-    tell(say("weights from {path}", path=path))
+    tell("weights from {path}", path=path)
 
 
 def make_objective(
