@@ -15,7 +15,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeVar
 
 from cutaway.errors import CutawayError, brief, nearest
-from cutaway.words import Phrase, Text, listed, say
+from cutaway.words import Phrase, Text, listed, phrase, say
 
 T = TypeVar("T")
 # A number above it, where no other bound is given, is a mistake.
@@ -87,7 +87,7 @@ def key(
     lt: float | None = None,
 ) -> Any:
     """A field of a `checked` class; without a default it must be given."""
-    known = Key(about=say(about) if isinstance(about, str) else about, ge=ge, gt=gt, le=le, lt=lt)
+    known = Key(about=phrase(about), ge=ge, gt=gt, le=le, lt=lt)
     return dataclasses.field(default=default, default_factory=default_factory, metadata={"key": known})
 
 

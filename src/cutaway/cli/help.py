@@ -9,7 +9,7 @@ from typer._click.exceptions import UsageError
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cutaway.text.display import pad, width
-from cutaway.words import told
+from cutaway.words import phrase, said, told
 
 if TYPE_CHECKING:  # typer has no public name for these
     from typer._click import Context, HelpFormatter
@@ -23,7 +23,7 @@ def described(about: str) -> Callable[[C], C]:
     """What a command is for, as its help says it."""
 
     def decorate(command: C) -> C:
-        command.__doc__ = told(about)
+        command.__doc__ = said(phrase(about))
         return command
 
     return decorate
@@ -31,12 +31,12 @@ def described(about: str) -> Callable[[C], C]:
 
 def argument(about: str, **more: Any) -> Any:
     """An argument of a command, and what it means."""
-    return typer.Argument(help=told(about), **more)
+    return typer.Argument(help=said(phrase(about)), **more)
 
 
 def option(about: str, *names: str, **more: Any) -> Any:
     """An option of a command: what it means, and its names where they are not the parameter's."""
-    return typer.Option(*names, help=told(about), **more)
+    return typer.Option(*names, help=said(phrase(about)), **more)
 
 
 class Command(TyperCommand):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
 from cutaway.text.display import pad
-from cutaway.words import Locale, Phrase, Text, reader_locale, said, say, told
+from cutaway.words import Locale, Phrase, Text, phrase, reader_locale, said, told
 
 if TYPE_CHECKING:
     from cutaway.page.blocks import Matrix, Page
@@ -23,8 +23,8 @@ def write(text: str = "", end: str = "\n") -> None:
 
 def note(template: Phrase | str, **values: object) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
-    remark = say(template, **values) if isinstance(template, str) else template
-    sys.stderr.write(f"{told('note: ')}{said(remark)}\n")
+    before = told("note: ")
+    sys.stderr.write(f"{before}{said(phrase(template, **values))}\n")
 
 
 def columns() -> int:

@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 
 from cutaway.errors import CutawayError
 from cutaway.train.validation import Scores
-from cutaway.words import Phrase, listed, said, say, told
+from cutaway.words import Phrase, listed, phrase, said, say, told
 
 _NAMES = {"loss": say("loss"), "bits_per_byte": say("bits per byte")}
 
@@ -131,12 +131,12 @@ class Progress:
         line = say("step {step} validation: {scores}", step=step, scores=listed(shown, " · "))
         self.tell(say("{line} (best so far)", line=line) if better else line)
         for source, output, reference in scores.samples:
-            self.tell(f"  {source} → {output}" + (f"   ({reference})" if reference else ""))
+            pair = f"  {source} → {output}"
+            self.tell(f"{pair}   ({reference})" if reference else pair)
 
     def tell(self, line: Phrase | str, **values: object) -> None:
         """One line for whoever watches, above the progress line where there is one."""
-        text = say(line, **values) if isinstance(line, str) else line
-        self.console.print(said(text), markup=False, highlight=False, soft_wrap=True)
+        self.console.print(said(phrase(line, **values)), markup=False, highlight=False, soft_wrap=True)
 
     def _plot(self, group: str, values: Mapping[str, object], step: object) -> None:
         """Numbers for TensorBoard, where it is asked for."""
