@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cutaway.cli.arguments import Seed, Temperature, TopP
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, write
+from cutaway.cli.terminal import note, standard_lines, write
 from cutaway.errors import CutawayError
 from cutaway.words import told
 from cutaway.zoo import find
@@ -45,8 +45,9 @@ def chat(
         limits=Limits(max_tokens),
     )
     if not sys.stdin.isatty():
-        for message in _piped():
-            _answer(conversation, message)
+        for message in standard_lines():
+            if message.strip():
+                _answer(conversation, message)
         return
     note("Ctrl-C stops an answer, Ctrl-D ends the chat")
     for message in _typed("> " if sys.stdout.isatty() else ""):
@@ -70,24 +71,6 @@ def _answer(conversation: "Conversation", message: str) -> None:
     write()
     if finish == "length":
         note("the answer was cut: --max-tokens was reached, or the end of the model's positions")
-
-
-def _piped() -> Iterator[str]:
-    """The lines of standard input that are not blank, each as soon as it is there."""
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        try:
-            text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise CutawayError(
-                "standard input:{number}: not UTF-8 at byte {place} of the line (0x{byte:02X})",
-                number=number,
-                place=error.start + 1,
-                byte=line[error.start],
-            ) from error
-        if text.strip():
-            yield text
 
 
 def _typed(sign: str) -> Iterator[str]:

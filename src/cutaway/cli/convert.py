@@ -70,16 +70,14 @@ def convert(
     files = sorted(file for file in out.rglob("*") if file.is_file())
     rows = [(str(file.relative_to(out)), f"{file.stat().st_size:,}") for file in files]
     write_table((told("file"), told("bytes")), rows, right=(1,))
-    parameters = sum(weight.numel() for weight in loaded.model.parameters())
     written = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    kind, type_of_weights = written["model_type"], written["dtype"]
     write(
         told(
             "{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
             out=out,
-            kind=kind,
-            parameters=parameters,
-            type_of_weights=type_of_weights,
+            kind=written["model_type"],
+            parameters=sum(weight.numel() for weight in loaded.model.parameters()),
+            type_of_weights=written["dtype"],
         )
     )
     if left_out:

@@ -150,13 +150,11 @@ def beginning(text: str) -> str:
 def _sizes(found: "Embeddings") -> str:
     """`2 vectors of 384 numbers, mean of the tokens, normalised (modules.json)`."""
     count, width = found.vectors.shape
-    normalised = found.normalised
-    source = told("defaults") if found.source == "defaults" else found.source
     return told(
         "vectors: {count:,}, each of {width} numbers, {pooling} pooling, {scaled} ({source})",
         count=count,
         width=width,
         pooling=found.pooling,
-        scaled=say("normalised") if normalised else say("not normalised"),
-        source=source,
+        scaled=say("normalised") if found.normalised else say("not normalised"),
+        source=say("defaults") if found.source == "defaults" else found.source,
     )

@@ -47,15 +47,9 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
         covered = text[start:end]
         for place, index in enumerate(group):
             id = encoding.ids[index]
-            rows.append(
-                (
-                    visible(covered) if place == 0 else "└" if place == len(group) - 1 else "│",
-                    encoding.pieces[index],
-                    str(id),
-                    told("1 at {id}", id=id),
-                    covered.encode().hex(" ").upper() if place == 0 and len(group) > 1 else "",
-                )
-            )
+            shown = visible(covered) if place == 0 else "└" if place == len(group) - 1 else "│"
+            split = covered.encode().hex(" ").upper() if place == 0 and len(group) > 1 else ""
+            rows.append((shown, encoding.pieces[index], str(id), told("1 at {id}", id=id), split))
     long = f"{tokenizer.vocab_size:,}"
     headers = (
         told("text"),

@@ -1,6 +1,7 @@
 """`cutaway translate`: text in one language to text in the other, and how it came about."""
 
 import json
+from dataclasses import asdict
 from enum import StrEnum
 from math import exp
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
 from cutaway.cli.help import described, option
-from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
+from cutaway.cli.terminal import note, texts_from, write, write_page, write_table
 from cutaway.words import reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR, find
 
@@ -97,30 +98,26 @@ def open_translator(model: str) -> "Translator":
 def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
     for hypothesis in translation.hypotheses:
         write(hypothesis.text if nbest == 1 else f"{hypothesis.score:.3f}\t{hypothesis.text}")
-    if not translation.source.ids:
+    source = translation.source
+    if not source.ids:
         return
     for what in wanted:
         if what == Show.TOKENS:
             write()
-            show_tokens(told("source piece"), translation.source.ids, translation.source.pieces)
+            show_tokens(told("source piece"), source.ids, source.pieces)
         for hypothesis in translation.hypotheses:
             write()
             if what == Show.ALIGNMENT:
-                show_alignment(translation, hypothesis)
+                from cutaway.inspection.questions.align import alignment_map
+
+                assert hypothesis.alignment is not None
+                write_page(alignment_map(hypothesis.alignment, hypothesis.pieces, source.pieces))
             elif what == Show.TOKENS:
                 show_tokens(told("translation piece"), hypothesis.ids, hypothesis.pieces)
             else:
                 show_scores(hypothesis)
     if wanted:
         write()
-
-
-def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None:
-    """Draw the cross-attention, averaged over layers and heads, that chose each token."""
-    from cutaway.inspection.questions.align import alignment_map
-
-    assert hypothesis.alignment is not None
-    write_map(alignment_map(hypothesis.alignment, hypothesis.pieces, translation.source.pieces))
 
 
 def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:
@@ -140,15 +137,9 @@ def show_scores(hypothesis: "Hypothesis") -> None:
     headers = (told("piece"), told("probability"), told("log"), told("instead"))
     write_table(headers, rows, right=(1, 2))
     total, score = f"{sum(hypothesis.log_probs):.3f}", f"{hypothesis.score:.3f}"
-    ended = hypothesis.finish == "stop"
-    write(
-        told(
-            "log-probability {total}, score {score}; {ended}",
-            total=total,
-            score=score,
-            ended=say("the model ended the text") if ended else say("cut by the length limit"),
-        )
-    )
+    stopped = hypothesis.finish == "stop"
+    ended = say("the model ended the text") if stopped else say("cut by the length limit")
+    write(told("log-probability {total}, score {score}; {ended}", total=total, score=score, ended=ended))
 
 
 def as_object(translation: "Translation") -> dict[str, object]:
@@ -161,16 +152,11 @@ def as_object(translation: "Translation") -> dict[str, object]:
         "notes": [said(remark, reader_locale()) for remark in translation.source.notes],
         "translations": [
             {
-                "text": hypothesis.text,
-                "score": hypothesis.score,
-                "finish": hypothesis.finish,
-                "ids": hypothesis.ids,
-                "pieces": hypothesis.pieces,
-                "log_probs": hypothesis.log_probs,
-                "alternatives": [
-                    [{"id": other.id, "piece": other.piece, "log_prob": other.log_prob} for other in others]
-                    for others in hypothesis.alternatives
-                ],
+                name: getattr(hypothesis, name)
+                for name in ("text", "score", "finish", "ids", "pieces", "log_probs")
+            }
+            | {
+                "alternatives": [[asdict(other) for other in others] for others in hypothesis.alternatives],
                 "alignment": None if hypothesis.alignment is None else hypothesis.alignment.tolist(),
             }
             for hypothesis in translation.hypotheses

@@ -132,7 +132,8 @@ class Progress:
         self.tell(say("{line} (best so far)", line=line) if better else line)
         for source, output, reference in scores.samples:
             pair = f"  {source} → {output}"
-            self.tell(f"{pair}   ({reference})" if reference else pair)
+            pair += f"   ({reference})" if reference else ""
+            self.tell(pair)
 
     def tell(self, line: Phrase | str, **values: object) -> None:
         """One line for whoever watches, above the progress line where there is one."""
