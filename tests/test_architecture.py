@@ -77,6 +77,22 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"answers"},
         {"saving"},
     ),
+    "decode": (
+        {"sampling", "sentence_settings"},
+        {"search"},
+        {"stepping"},
+        {"beam", "score"},
+        {"generation"},
+        {"text_model"},
+        {"*"},
+    ),
+    "train": (
+        {"recipe", "machine", "objective", "state"},
+        {"optimizer", "validation"},
+        {"progress"},
+        {"*"},
+        {"run"},
+    ),
 }
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 MEGABYTE = 1_000_000

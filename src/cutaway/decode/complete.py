@@ -66,14 +66,13 @@ def continue_text(
     if batch_size < 1:
         raise CutawayError("batch_size is {size}, expected at least 1", size=batch_size)
     tokenizer, model = _open(loaded)
+    several = len(prompts) > 1
+    names = [
+        say("prompt {number}", number=number) if several else _ONE for number in range(1, len(prompts) + 1)
+    ]
     ready = [
-        prepare_prompt(
-            loaded,
-            text,
-            truncate=truncate,
-            name=say("prompt {number}", number=number) if len(prompts) > 1 else _ONE,
-        )
-        for number, text in enumerate(prompts, start=1)
+        prepare_prompt(loaded, text, truncate=truncate, name=name)
+        for text, name in zip(prompts, names, strict=True)
     ]
     limits = limits.within(loaded.config.max_len, _NEW_TOKENS)
     results: dict[int, list[Generated]] = {}
@@ -89,10 +88,8 @@ def continue_text(
             places=batch,
         )
         results |= zip(batch, found, strict=True)
-    return [
-        Continuation(prompt, [readable(tokenizer, each) for each in results[i]])
-        for i, prompt in enumerate(ready)
-    ]
+    texts = ([readable(tokenizer, each) for each in results[i]] for i in range(len(ready)))
+    return list(map(Continuation, ready, texts))
 
 
 def stream_text(
@@ -140,12 +137,8 @@ def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: T
         notes = (say("only the last {room} of the prompt's {kept} tokens were read", room=room, kept=kept),)
         kept = room
     first = len(encoding.ids) - kept
-    return Prompt(
-        text,
-        [*before, *encoding.ids[first:]],
-        [*map(tokenizer.readable, before), *encoding.pieces[first:]],
-        notes,
-    )
+    pieces = [*map(tokenizer.readable, before), *encoding.pieces[first:]]
+    return Prompt(text, [*before, *encoding.ids[first:]], pieces, notes)
 
 
 def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:

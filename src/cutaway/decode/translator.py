@@ -98,7 +98,9 @@ class Translator:
                 path=loaded.path,
                 forced=forced,
             )
-        self._start = [self.config.decoder_start_id, *([forced] if isinstance(forced, int) else [])]
+        # what the decoder reads before it writes: its start token, and what is forced on it as the first word
+        self._start = self.config.decoder_start_id
+        self._forced = [] if forced is None else [forced]
 
     @property
     def languages(self) -> list[Language]:
@@ -133,8 +135,7 @@ class Translator:
         ]
         found = [Translation(source, [_EMPTY]) for source in sources]
         for places in batches([source.ids for source in sources], batch_size):
-            batch = [i for i in places if sources[i].ids]
-            if not batch:
+            if not (batch := [i for i in places if sources[i].ids]):
                 continue
             results = generate(
                 self.model,
@@ -206,8 +207,7 @@ class Translator:
                     room=room,
                     max_len=self.config.max_len,
                 )
-            ends = [group[-1] + 1 for group in encoding.characters if group[-1] < room]
-            kept = ends[-1] if ends else 0
+            kept = max((group[-1] + 1 for group in encoding.characters if group[-1] < room), default=0)
             notes.append(
                 say(
                     "only the first {kept} of the text's {count} tokens were translated",
@@ -215,18 +215,10 @@ class Translator:
                     count=whole,
                 )
             )
-        return Source(
-            text,
-            to,
-            [*before, *encoding.ids[:kept], *after],
-            [
-                *map(self.tokenizer.readable, before),
-                *encoding.pieces[:kept],
-                *map(self.tokenizer.readable, after),
-            ],
-            tuple(notes),
-            kept < whole,
-        )
+        ids = [*before, *encoding.ids[:kept], *after]
+        named = self.tokenizer.readable
+        pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]
+        return Source(text, to, ids, pieces, tuple(notes), kept < whole)
 
     def _direction(self, text: str, to: Language | None) -> Language | None:
         if to is not None and to not in OURS:
@@ -236,13 +228,13 @@ class Translator:
                 hint=nearest(to, OURS),
                 languages=listed(OURS),
             )
+        if to is not None and not self._route.ways:
+            raise CutawayError(
+                "this model has no language token for {to!r}: it translates one way only, so leave out "
+                "the target language",
+                to=to,
+            )
         if not self._route.ways:
-            if to is not None:
-                raise CutawayError(
-                    "this model has no language token for {to!r}: it translates one way only, so leave out "
-                    "the target language",
-                    to=to,
-                )
             return None
         to = to or target_of(text)
         if to not in self._route.ways:
@@ -255,7 +247,7 @@ class Translator:
 
     def start(self, source: Source) -> list[int]:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
-        return [*self._start[:1], *(self._route.start(source.to) or self._start[1:])]
+        return [self._start, *(self._route.start(source.to) or self._forced)]
 
     def _limits(self, source: Source, limits: Limits) -> Limits:
         return limits.within(self.config.max_len, usual=2 * len(source.ids) + 20)
@@ -293,7 +285,7 @@ class Route:
 def route(tokenizer: Tokenizer, end_id: int) -> Route:
     """The route that a model's vocabulary shows: by its language tokens, and by what its tokenizer.json puts around a
     text. Every source ends with the end token."""
-    before, after = tokenizer.around or ([], [])
+    before, after = tokenizer.around
     for names, begins_target in ((_BEFORE_SOURCE, False), (_BEFORE_BOTH, True)):
         found = {language: _first_control(tokenizer, tokens) for language, tokens in names.items()}
         ways = {language: id for language, id in found.items() if id is not None}

@@ -48,9 +48,8 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 def pick_precision(name: Literal["auto", "bf16", "fp32"], device: torch.device) -> torch.dtype:
     """The type of matrix products: bf16 under autocast, or fp32. "auto": bf16 where hardware has it."""
-    if name == "auto":
-        return torch.bfloat16 if multiplies_bf16(device) else torch.float32
-    return torch.bfloat16 if name == "bf16" else torch.float32
+    reduced = multiplies_bf16(device) if name == "auto" else name == "bf16"
+    return torch.bfloat16 if reduced else torch.float32
 
 
 @contextmanager

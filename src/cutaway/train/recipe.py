@@ -4,6 +4,8 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -118,10 +120,8 @@ class Source:
             raise CutawayError(
                 "{path}: format text has no pairs; expected tsv, parallel or jsonl", path=self.path
             )
-        if self.format == "jsonl" or not self.columns:
-            return
         for name in (source, target):
-            if name not in self.columns:
+            if self.format != "jsonl" and self.columns and name not in self.columns:
                 raise CutawayError(
                     "{path}: no column {name!r}{hint}; columns: {columns}",
                     path=self.path,
@@ -370,18 +370,11 @@ class Recipe:
             )
 
     def _check_texts(self) -> None:
-        data = self.data
-        pairs_only = {
-            "data.weights": data.weights,
-            "data.directions": data.directions,
-            "data.languages": data.languages,
-            "data.validation.domains": data.validation.domains,
-            "data.validation.translations": data.validation.translations,
-        }
-        for name, value in pairs_only.items():
-            if value:
-                raise CutawayError("{name} belongs to pairs (train.objective seq2seq)", name=name)
-        for source in data.all_sources:
+        of_pairs = ("weights", "directions", "languages", "validation.domains", "validation.translations")
+        for name in of_pairs:
+            if attrgetter(name)(self.data):
+                raise CutawayError("{name} belongs to pairs (train.objective seq2seq)", name=f"data.{name}")
+        for source in self.data.all_sources:
             if source.format not in ("text", "jsonl"):
                 raise CutawayError(
                     "{path}: format {format} holds pairs; expected text or jsonl",
@@ -441,11 +434,10 @@ FREE = {
 def refuse_changes(before: Mapping[str, object], now: Recipe, folder: Path) -> None:
     """Raises CutawayError naming every field in which a run that is to be resumed differs from its past, the recipe in
     the checkpoint (as plain values). A field that the older one does not know had its default."""
-    try:
+    old = before
+    # what a version with other fields wrote is compared as it stands
+    with suppress(CutawayError):
         old = to_dict(parse_recipe(before, "the run's recipe"))
-    except CutawayError:
-        # a version with other fields wrote it: what differs is named as it stands
-        old = before
     found = []
     for table, values in to_dict(now).items():
         past = old.get(table)
