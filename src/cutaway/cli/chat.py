@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cutaway.cli.arguments import Seed, Temperature, TopP
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, standard_lines, write
+from cutaway.cli.terminal import note, open_model, standard_lines, write
 from cutaway.errors import CutawayError
 from cutaway.words import told
-from cutaway.zoo import find
 
 if TYPE_CHECKING:
     from cutaway.decode.conversation import Conversation
@@ -31,15 +30,14 @@ def chat(
     max_tokens: Annotated[int, option("Most new tokens of an answer.")] = 512,
     seed: Seed = 0,
 ) -> None:
-    path = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.conversation import Conversation
     from cutaway.decode.sampling import Sampling
     from cutaway.decode.search import Limits, Search
 
     conversation = Conversation(
-        load(path),
+        loaded,
         system=system,
         search=Search(sampling=Sampling(temperature=temperature, top_p=top_p, seed=seed)),
         limits=Limits(max_tokens),

@@ -8,7 +8,7 @@ from shutil import copyfile
 from typing import Annotated
 
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, write, write_table
+from cutaway.cli.terminal import note, tell, write_table
 from cutaway.errors import CutawayError
 from cutaway.words import told
 from cutaway.zoo import find
@@ -71,14 +71,12 @@ def convert(
     rows = [(str(file.relative_to(out)), f"{file.stat().st_size:,}") for file in files]
     write_table((told("file"), told("bytes")), rows, right=(1,))
     written = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    write(
-        told(
-            "{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
-            out=out,
-            kind=written["model_type"],
-            parameters=sum(weight.numel() for weight in loaded.model.parameters()),
-            type_of_weights=written["dtype"],
-        )
+    tell(
+        "{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
+        out=out,
+        kind=written["model_type"],
+        parameters=sum(weight.numel() for weight in loaded.model.parameters()),
+        type_of_weights=written["dtype"],
     )
     if left_out:
         names = f"{', '.join(left_out[:6])}{' …' if left_out[6:] else ''}"

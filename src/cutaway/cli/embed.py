@@ -9,11 +9,10 @@ import typer
 
 from cutaway.cli.arguments import EmbedderName, OneText
 from cutaway.cli.help import described, option
-from cutaway.cli.terminal import note, texts_from, write, write_table
+from cutaway.cli.terminal import note, open_model, tell, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
 from cutaway.words import listed, said, say, say_in, told
-from cutaway.zoo import find
 
 if TYPE_CHECKING:
     from cutaway.checkpoint.folder import Loaded
@@ -45,7 +44,7 @@ def embed(
     found = embed_with_notes(loaded, texts)
     if output is not None:
         _save(output, texts, found)
-        write(told("{sizes} written to {output}", sizes=_sizes(found), output=output))
+        tell("{sizes} written to {output}", sizes=_sizes(found), output=output)
     elif as_json:
         for line in _objects(texts, found):
             write(line)
@@ -57,11 +56,7 @@ def open_embedder(model: str | None) -> "Loaded":
     """The model of a folder or a bundled name; CutawayError that says how to get one where none was given."""
     if model is None:
         raise CutawayError(NO_MODEL)
-    folder = find(model)
-
-    from cutaway.checkpoint.folder import load
-
-    return load(folder)
+    return open_model(model)
 
 
 def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":

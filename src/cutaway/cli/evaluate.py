@@ -10,7 +10,7 @@ import typer
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, write
+from cutaway.cli.terminal import note, tell, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
 from cutaway.words import listed, say, told
@@ -88,14 +88,12 @@ def evaluate(
         return
     for name, score in scores.items():
         write(f"{name} {score.score:.2f}  {signatures[name]}")
-    write(
-        told(
-            "{count:,} pairs, {seconds:.1f} s, beam {beam}, length penalty {length_penalty}",
-            count=len(outputs),
-            seconds=seconds,
-            beam=beam,
-            length_penalty=length_penalty,
-        )
+    tell(
+        "{count:,} pairs, {seconds:.1f} s, beam {beam}, length penalty {length_penalty}",
+        count=len(outputs),
+        seconds=seconds,
+        beam=beam,
+        length_penalty=length_penalty,
     )
 
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from cutaway.cli.arguments import ModelName, OneObjectEach
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import texts_from, write, write_table
+from cutaway.cli.terminal import open_model, texts_from, write, write_table
 from cutaway.words import told
-from cutaway.zoo import MASKED, find
+from cutaway.zoo import MASKED
 
 
 @described("Fill the gaps of a text, each written as [MASK], with the likeliest tokens.")
@@ -21,12 +21,10 @@ def fill(
     as_json: OneObjectEach = False,
 ) -> None:
     texts = texts_from(text)
-    folder = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.gaps import fill
 
-    loaded = load(folder)
     for line in texts:
         filled = fill(loaded, line, top=top)
         if as_json:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from cutaway.cli.arguments import MinP, ModelName, RepetitionPenalty, Seed, Temperature, TopK, TopP
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, texts_from, write
-from cutaway.zoo import POET, find
+from cutaway.cli.terminal import note, open_model, texts_from, write
+from cutaway.zoo import POET
 
 
 @described("Go on with a text, token by token; the beginning is printed first.")
@@ -29,31 +29,17 @@ def generate(
     ] = False,
 ) -> None:
     text = "\n".join(texts_from(prompt))
-    folder = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.complete import prepare_prompt, stream_text
     from cutaway.decode.sampling import Sampling
     from cutaway.decode.search import Limits, Search
 
-    loaded = load(folder)
     for remark in prepare_prompt(loaded, text, truncate=truncate).notes:
         note(remark)
-    sampling = Sampling(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-    )
-    tokens = stream_text(
-        loaded,
-        text,
-        search=Search(sampling=sampling),
-        limits=Limits(max_tokens, min_tokens),
-        truncate=truncate,
-    )
+    sampling = Sampling(repetition_penalty, temperature, top_k, top_p, min_p, seed)
+    limits = Limits(max_tokens, min_tokens)
+    tokens = stream_text(loaded, text, search=Search(sampling=sampling), limits=limits, truncate=truncate)
     if as_json:
         for token in tokens:
             names = ("text", "id", "piece", "log_prob", "finish")

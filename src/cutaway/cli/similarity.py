@@ -24,8 +24,7 @@ def similarity(
     if len(texts) < 2:
         raise CutawayError("similarity compares texts, but one was given; give at least two")
     given = [text for argument in texts for text in texts_from(argument)]
-    loaded = open_embedder(model)
-    found = embed_with_notes(loaded, given)
+    found = embed_with_notes(open_embedder(model), given)
 
     from cutaway.decode.sentence_vectors import cosine_similarity
 

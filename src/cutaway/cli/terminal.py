@@ -1,4 +1,4 @@
-"""What commands share at the terminal: texts in, lines and tables out, the reader's language."""
+"""What commands share at the terminal: models opened, texts in, lines and tables out, the reader's language."""
 
 import os
 import sys
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from cutaway.errors import CutawayError
 from cutaway.text.display import pad
 from cutaway.words import Locale, Phrase, Text, phrase, reader_locale, said, told
+from cutaway.zoo import find
 
 if TYPE_CHECKING:
+    from cutaway.checkpoint.folder import Loaded
     from cutaway.page.blocks import Matrix, Page
     from cutaway.page.console import Terminal
 
@@ -19,6 +21,11 @@ def write(text: str = "", end: str = "\n") -> None:
     """Text to standard output, at once: output may be read as a stream."""
     sys.stdout.write(text + end)
     sys.stdout.flush()
+
+
+def tell(template: str, **values: object) -> None:
+    """A message to standard output, in the reader's language."""
+    write(said(phrase(template, **values)))
 
 
 def note(template: Phrase | str, **values: object) -> None:
@@ -68,6 +75,15 @@ def shows_unicode() -> bool:
     """Whether block characters can be expected to appear: a UTF-8 stream that is not a dumb terminal."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return encoding == "utf8" and os.environ.get("TERM") != "dumb"
+
+
+def open_model(name: str) -> "Loaded":
+    """The model of a bundled name, a folder or a GGUF file; nothing heavy is imported before it is found."""
+    path = find(name)
+
+    from cutaway.checkpoint.folder import load
+
+    return load(path)
 
 
 def texts_from(text: str | None, file: Path | None = None) -> list[str]:

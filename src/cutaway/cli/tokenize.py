@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import texts_from, write, write_table
+from cutaway.cli.terminal import tell, texts_from, write, write_table
 from cutaway.text.display import visible
 from cutaway.words import told
 from cutaway.zoo import TRANSLATOR, find
@@ -60,8 +60,4 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
     )
     write_table(headers, rows, right=(2,))
     points, size, pieces = len(text), len(text.encode()), len(encoding.ids)
-    write(
-        told(
-            "code points: {points}, bytes: {size}, tokens: {pieces}", points=points, size=size, pieces=pieces
-        )
-    )
+    tell("code points: {points}, bytes: {size}, tokens: {pieces}", points=points, size=size, pieces=pieces)

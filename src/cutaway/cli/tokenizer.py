@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.help import Command, Group, argument, described, option
+from cutaway.cli.terminal import tell
 from cutaway.errors import CutawayError
 from cutaway.text.tokens.plan import Kind, Normalization
-from cutaway.words import told
 
 tokenizer = typer.Typer(cls=Group, no_args_is_help=True)
 
@@ -57,14 +57,12 @@ def train(
         min_count=min_count,
     )
     learned.save(out)
-    typer.echo(
-        told(
-            "{path}: {kind}, {size:,} ids, {controls} of them control tokens",
-            path=out,
-            kind=kind,
-            size=learned.vocab_size,
-            controls=len(learned.controls),
-        )
+    tell(
+        "{path}: {kind}, {size:,} ids, {controls} of them control tokens",
+        path=out,
+        kind=kind,
+        size=learned.vocab_size,
+        controls=len(learned.controls),
     )
     command = f'cutaway tokenize --tokenizer {out} "我爱机器学习"'
-    typer.echo(told("look at it: {command}", command=command))
+    tell("look at it: {command}", command=command)

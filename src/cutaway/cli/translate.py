@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
 from cutaway.cli.help import described, option
-from cutaway.cli.terminal import note, texts_from, write, write_page, write_table
+from cutaway.cli.terminal import note, open_model, tell, texts_from, write, write_page, write_table
 from cutaway.words import reader_locale, said, say, told
-from cutaway.zoo import TRANSLATOR, find
+from cutaway.zoo import TRANSLATOR
 
 if TYPE_CHECKING:
     from cutaway.decode.text_model import Hypothesis
@@ -87,12 +87,11 @@ def translate(
 
 def open_translator(model: str) -> "Translator":
     """The translator of a bundled name or a folder."""
-    folder = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.translator import Translator
 
-    return Translator(load(folder))
+    return Translator(loaded)
 
 
 def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
@@ -139,7 +138,7 @@ def show_scores(hypothesis: "Hypothesis") -> None:
     total, score = f"{sum(hypothesis.log_probs):.3f}", f"{hypothesis.score:.3f}"
     stopped = hypothesis.finish == "stop"
     ended = say("the model ended the text") if stopped else say("cut by the length limit")
-    write(told("log-probability {total}, score {score}; {ended}", total=total, score=score, ended=ended))
+    tell("log-probability {total}, score {score}; {ended}", total=total, score=score, ended=ended)
 
 
 def as_object(translation: "Translation") -> dict[str, object]:

@@ -10,18 +10,10 @@ import opencc
 import torch
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
 from cutaway.decode.search import GREEDY, USUAL, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
-from cutaway.decode.text_model import (
-    Hypothesis,
-    StreamedToken,
-    end_ids_of,
-    read_stream,
-    readable,
-    tokenizer_for,
-    unwanted_ids,
-)
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
@@ -42,7 +34,7 @@ _HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f]")
 
 _BEAM = Search(beam=4)
 _ONE = say("the text")
-_EMPTY = Hypothesis("", [], [], [], 0.0, "stop", [])
+_EMPTY = text_model.Hypothesis("", [], [], [], 0.0, "stop", [])
 
 
 @dataclass(frozen=True)
@@ -63,10 +55,10 @@ class Translation:
     """A source and what became of it, the best first."""
 
     source: Source
-    hypotheses: list[Hypothesis]
+    hypotheses: list[text_model.Hypothesis]
 
     @property
-    def best(self) -> Hypothesis:
+    def best(self) -> text_model.Hypothesis:
         return self.hypotheses[0]
 
 
@@ -78,10 +70,10 @@ class Translator:
     """
 
     def __init__(self, loaded: Loaded):
-        self.tokenizer = tokenizer_for(loaded, "encoder-decoder")
+        self.tokenizer = text_model.tokenizer_for(loaded, "encoder-decoder")
         assert isinstance(loaded.model, EncoderDecoder)
         self.model, self.config = loaded.model.eval(), loaded.config
-        self.end_ids = end_ids_of(loaded)
+        self.end_ids = text_model.end_ids_of(loaded)
         if not self.end_ids or self.config.decoder_start_id is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
             raise CutawayError(
@@ -89,7 +81,7 @@ class Translator:
                 path=loaded.path,
                 missing=missing,
             )
-        self._forbidden = unwanted_ids(loaded, self.tokenizer)
+        self._forbidden = text_model.unwanted_ids(loaded, self.tokenizer)
         self._route = route(self.tokenizer, self.end_ids[0])
         forced = loaded.generation.get("forced_bos_token_id")
         if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
@@ -149,7 +141,9 @@ class Translator:
             )
             for i, result in zip(batch, results, strict=True):
                 source, full = sources[i], search.attention == "full"
-                hypotheses = [readable(self.tokenizer, each, len(source.ids), full) for each in result]
+                hypotheses = [
+                    text_model.readable(self.tokenizer, each, len(source.ids), full) for each in result
+                ]
                 found[i] = Translation(source, hypotheses)
         return found
 
@@ -161,7 +155,7 @@ class Translator:
         search: Search = GREEDY,
         limits: Limits = USUAL,
         truncate: bool = False,
-    ) -> Iterator[StreamedToken]:
+    ) -> Iterator[text_model.StreamedToken]:
         """Translate one text greedily or by sampling, token by token; a blank text gives none. `prepare` tells
         the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
         source = self.prepare(text, to=to, truncate=truncate)
@@ -176,7 +170,7 @@ class Translator:
             eos_id=self.end_ids,
             forbidden=self._forbidden,
         )
-        return read_stream(self.tokenizer, steps)
+        return text_model.read_stream(self.tokenizer, steps)
 
     def prepare(
         self, text: str, *, to: Language | None = None, truncate: bool = False, name: Text = _ONE
