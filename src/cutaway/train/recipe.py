@@ -370,10 +370,10 @@ class Recipe:
             )
 
     def _check_texts(self) -> None:
-        of_pairs = ("weights", "directions", "languages", "validation.domains", "validation.translations")
-        for name in of_pairs:
-            if attrgetter(name)(self.data):
-                raise CutawayError("{name} belongs to pairs (train.objective seq2seq)", name=f"data.{name}")
+        for name in ("weights", "directions", "languages", "validation.domains", "validation.translations"):
+            key_of_pairs = f"data.{name}"
+            if attrgetter(key_of_pairs)(self):
+                raise CutawayError("{name} belongs to pairs (train.objective seq2seq)", name=key_of_pairs)
         for source in self.data.all_sources:
             if source.format not in ("text", "jsonl"):
                 raise CutawayError(
