@@ -158,8 +158,10 @@ class _Beams(Generic[C]):
         length = self._stepper.length
         divisor = self._search.length_penalty.divisor(length)
         n, c = over[:, : self._search.beam].nonzero(as_tuple=True)
-        parts = found.totals, found.rows, found.ids, found.log_probs, found.ended
-        columns = n, *(part[n, c] for part in parts)
+        columns = (
+            n,
+            *(each[n, c] for each in (found.totals, found.rows, found.ids, found.log_probs, found.ended)),
+        )
         for i, total, row, id, log_prob, stop in zip(*(each.tolist() for each in columns), strict=True):
             best = self._finished[self._sentences[i]]
             best.append(_End(total / divisor, length, row, id, log_prob, "stop" if stop else "length"))

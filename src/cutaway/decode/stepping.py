@@ -83,7 +83,10 @@ class Stepper(Generic[C]):
 
     def step(self, last: Tensor) -> Outlook:
         """`last` (R,) are the ids that were chosen at the step before; the first step reads the prompts."""
-        ids, mask = (last[:, None], None) if self.length else pad_left(self._prompts, self.device)
+        if self.length:
+            ids, mask = last[:, None], None
+        else:
+            ids, mask = pad_left(self._prompts, self.device)
         self.length += 1
         logits, attention = self._run(ids, mask)
         log_total = logits.logsumexp(dim=-1, keepdim=True)
