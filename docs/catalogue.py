@@ -1,6 +1,6 @@
 """Keeps the catalogue of words up to date: `python -m docs.catalogue` (or `make words`).
 
-Every phrase of the code (`say`, `say_in`, `told`, `CutawayError`) gets an entry in
+Every phrase of the code (what `say_in` and the functions of PHRASED are given) gets an entry in
 src/cutaway/locale/zh/LC_MESSAGES/cutaway.po, new ones with an empty Chinese; what no code says any more goes.
 """
 
@@ -16,7 +16,10 @@ from hatch_build import compile_catalogues
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "cutaway"
 CHINESE = SOURCE / "locale" / "zh" / "LC_MESSAGES" / "cutaway.po"
-KEYWORDS = {"say": None, "told": None, "CutawayError": None, "say_in": ((1, "c"), 2)}
+PHRASED = (
+    "say", "told", "CutawayError", "TrainingStopped", "tell", "note", "key", "described", "argument", "option",
+)  # fmt: skip
+KEYWORDS = {**dict.fromkeys(PHRASED), "say_in": ((1, "c"), 2)}
 HEADER = "# The Chinese of cutaway. English is the key, and is in the code; `make words` keeps this file up to date."
 
 

@@ -105,6 +105,22 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"html"},
         {"drawn"},
     ),
+    "decode": (
+        {"sampling", "sentence_settings"},
+        {"search"},
+        {"stepping"},
+        {"beam", "score"},
+        {"generation"},
+        {"text_model"},
+        {"*"},
+    ),
+    "train": (
+        {"recipe", "machine", "objective", "state"},
+        {"optimizer", "validation"},
+        {"progress"},
+        {"*"},
+        {"run"},
+    ),
 }
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 MEGABYTE = 1_000_000

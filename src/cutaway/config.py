@@ -15,7 +15,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeVar
 
 from cutaway.errors import CutawayError, brief, nearest
-from cutaway.words import Phrase, Text, listed, say
+from cutaway.words import Phrase, Text, listed, phrase, say
 
 T = TypeVar("T")
 # A number above it, where no other bound is given, is a mistake.
@@ -27,7 +27,7 @@ class Key:
     """What is known of a field beside its type and default: what it is for, and bounds (>, >=, <, <=) that hold for
     each number in it, also in a list or a table."""
 
-    about: Text
+    about: Phrase
     ge: float | None = None
     gt: float | None = None
     le: float = LARGEST
@@ -77,7 +77,7 @@ class Key:
 
 
 def key(
-    about: Text,
+    about: Phrase | str,
     *,
     default: Any = MISSING,
     default_factory: Any = MISSING,
@@ -87,7 +87,7 @@ def key(
     lt: float | None = None,
 ) -> Any:
     """A field of a `checked` class; without a default it must be given."""
-    known = Key(about=about, ge=ge, gt=gt, le=le, lt=lt)
+    known = Key(about=phrase(about), ge=ge, gt=gt, le=le, lt=lt)
     return dataclasses.field(default=default, default_factory=default_factory, metadata={"key": known})
 
 
@@ -241,17 +241,17 @@ class RopeScaling:
     `attention_factor` (Peng et al. 2023). `dynamic` changes nothing within `max_len`, which is enforced here.
     """
 
-    kind: Literal["linear", "llama3", "yarn", "dynamic"] = key(say("how frequencies are stretched"))
-    factor: float = key(say("how many times further the model is to read"), gt=0)
+    kind: Literal["linear", "llama3", "yarn", "dynamic"] = key("how frequencies are stretched")
+    factor: float = key("how many times further the model is to read", gt=0)
     original_max_len: int | None = key(
-        say("llama3, yarn: length first trained at"), default=None, ge=1, le=POSITIONS
+        "llama3, yarn: length first trained at", default=None, ge=1, le=POSITIONS
     )
-    low_freq_factor: float = key(say("llama3: turns up to which all is stretched"), default=1.0, gt=0)
-    high_freq_factor: float = key(say("llama3: turns from which nothing is stretched"), default=4.0, gt=0)
-    beta_fast: float = key(say("yarn: turns from which nothing is stretched"), default=32.0, gt=0)
-    beta_slow: float = key(say("yarn: turns up to which all is stretched"), default=1.0, gt=0)
+    low_freq_factor: float = key("llama3: turns up to which all is stretched", default=1.0, gt=0)
+    high_freq_factor: float = key("llama3: turns from which nothing is stretched", default=4.0, gt=0)
+    beta_fast: float = key("yarn: turns from which nothing is stretched", default=32.0, gt=0)
+    beta_slow: float = key("yarn: turns up to which all is stretched", default=1.0, gt=0)
     attention_factor: float | None = key(
-        say("yarn: factor of cos and sin; not given: the paper's, 0.1·ln(factor) + 1"), default=None, gt=0
+        "yarn: factor of cos and sin; not given: the paper's, 0.1·ln(factor) + 1", default=None, gt=0
     )
 
     def __post_init__(self) -> None:
@@ -259,8 +259,7 @@ class RopeScaling:
             return
         if self.original_max_len is None:
             raise CutawayError(
-                "original_max_len is missing, expected the length first trained at for {kind}",
-                kind=self.kind,
+                "original_max_len is missing, expected the length first trained at for {kind}", kind=self.kind
             )
         if self.low_freq_factor >= self.high_freq_factor or self.beta_slow >= self.beta_fast:
             raise CutawayError(
@@ -281,92 +280,80 @@ class ModelConfig:
     T5's unscaled scores are `attn_scale=1.0`, Marian's scaled embeddings `embed_scale=√d_model`.
     """
 
-    family: Literal["encoder-decoder", "decoder-only", "encoder-only"] = key(say("which stacks there are"))
-    vocab_size: int = key(say("number of token ids"), ge=1, le=PIECES)
-    d_model: int = key(say("width of the residual stream"), ge=1, le=WIDTH)
-    n_layers: int = key(say("blocks of the decoder, or of the only stack"), ge=1, le=LAYERS)
-    n_heads: int = key(say("attention heads of a block"), ge=1, le=1_024)
-    d_ff: int = key(say("inner width of the feed-forward network"), ge=1, le=1_000_000)
+    family: Literal["encoder-decoder", "decoder-only", "encoder-only"] = key("which stacks there are")
+    vocab_size: int = key("number of token ids", ge=1, le=PIECES)
+    d_model: int = key("width of the residual stream", ge=1, le=WIDTH)
+    n_layers: int = key("blocks of the decoder, or of the only stack", ge=1, le=LAYERS)
+    n_heads: int = key("attention heads of a block", ge=1, le=1_024)
+    d_ff: int = key("inner width of the feed-forward network", ge=1, le=1_000_000)
     n_encoder_layers: int | None = key(
-        say("encoder-decoder: blocks of the encoder; not given: n_layers"), default=None, ge=1, le=LAYERS
+        "encoder-decoder: blocks of the encoder; not given: n_layers", default=None, ge=1, le=LAYERS
     )
-    n_kv_heads: int | None = key(
-        say("heads of keys and values; not given: n_heads"), default=None, ge=1, le=1_024
-    )
-    d_head: int | None = key(say("width of a head; not given: d_model/n_heads"), default=None, ge=1, le=8_192)
-    max_len: int = key(say("the context limit in tokens"), default=512, ge=1, le=POSITIONS)
+    n_kv_heads: int | None = key("heads of keys and values; not given: n_heads", default=None, ge=1, le=1_024)
+    d_head: int | None = key("width of a head; not given: d_model/n_heads", default=None, ge=1, le=8_192)
+    max_len: int = key("the context limit in tokens", default=512, ge=1, le=POSITIONS)
     norm: Literal["layernorm", "rmsnorm", "rmsnorm1p"] = key(
-        say("kind of norm; rmsnorm1p scales by 1 + weight (Gemma)"), default="layernorm"
+        "kind of norm; rmsnorm1p scales by 1 + weight (Gemma)", default="layernorm"
     )
-    norm_eps: float = key(say("what a norm adds to the variance"), default=1e-5, gt=0)
+    norm_eps: float = key("what a norm adds to the variance", default=1e-5, gt=0)
     norm_order: Literal["pre", "post", "sandwich"] = key(
-        say("norms before each sublayer, after it, or both (sandwich: Gemma 2)"), default="pre"
+        "norms before each sublayer, after it, or both (sandwich: Gemma 2)", default="pre"
     )
     final_norm: bool | None = key(
-        say("a norm after the last block; not given: all but post-norm models have one"), default=None
+        "a norm after the last block; not given: all but post-norm models have one", default=None
     )
     position: Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"] = key(
-        say("how positions are told"), default="rotary"
+        "how positions are told", default="rotary"
     )
-    position_offset: int = key(
-        say("the first token's row of the position table"), default=0, ge=0, le=1_000_000
-    )
+    position_offset: int = key("the first token's row of the position table", default=0, ge=0, le=1_000_000)
     # see nn.position.sinusoids
-    sinusoid: Literal["halves", "halves_m2m"] = key(say("layout of sines and cosines"), default="halves")
-    rope_base: float = key(say("base of the rotary frequencies"), default=10_000.0, gt=0)
+    sinusoid: Literal["halves", "halves_m2m"] = key("layout of sines and cosines", default="halves")
+    rope_base: float = key("base of the rotary frequencies", default=10_000.0, gt=0)
     rope_local_base: float | None = key(
-        say("base of the layers with a window, unscaled (Gemma 3); not given: rope_base"), default=None, gt=0
+        "base of the layers with a window, unscaled (Gemma 3); not given: rope_base", default=None, gt=0
     )
-    rope_scaling: RopeScaling | None = key(say("how rotary frequencies are stretched"), default=None)
+    rope_scaling: RopeScaling | None = key("how rotary frequencies are stretched", default=None)
     window: int | None = key(
-        say("sliding window: a token sees itself and the window - 1 before it"),
-        default=None,
-        ge=1,
-        le=POSITIONS,
+        "sliding window: a token sees itself and the window - 1 before it", default=None, ge=1, le=POSITIONS
     )
     window_layers: tuple[int, ...] = key(
-        say("layers that have the window; the others see everything"), default=(), ge=0
+        "layers that have the window; the others see everything", default=(), ge=0
     )
-    relative_buckets: int = key(say("relative: number of distances told apart"), default=32, ge=4, le=WIDTH)
+    relative_buckets: int = key("relative: number of distances told apart", default=32, ge=4, le=WIDTH)
     relative_max_distance: int = key(
-        say("relative: distance from which one bucket holds all"), default=128, ge=1, le=POSITIONS
+        "relative: distance from which one bucket holds all", default=128, ge=1, le=POSITIONS
     )
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = key(
-        say("activation of the feed-forward network"), default="gelu"
+        "activation of the feed-forward network", default="gelu"
     )
-    gated: bool = key(say("gated feed-forward network (GLU): activation(gate(x)) · up(x)"), default=False)
-    attn_bias: bool = key(say("biases of the q, k, v and o projections"), default=True)
-    attn_out_bias: bool | None = key(say("bias of the o projection where it differs (Qwen2)"), default=None)
-    mlp_bias: bool = key(say("biases of the feed-forward network"), default=True)
-    n_experts: int = key(
-        say("experts in place of the feed-forward network; 0: none"), default=0, ge=0, le=WIDTH
-    )
-    n_experts_per_token: int = key(say("experts that work on a token"), default=2, ge=1, le=WIDTH)
-    d_expert: int | None = key(say("width of one expert; not given: d_ff"), default=None, ge=1, le=1_000_000)
-    experts_renormalised: bool = key(
-        say("weights of the chosen experts are scaled to sum to 1"), default=True
-    )
-    dense_layers: tuple[int, ...] = key(say("layers that keep the plain network"), default=(), ge=0)
-    qk_norm: bool = key(say("a norm over each head's query and key (Qwen3)"), default=False)
-    attn_scale: float | None = key(say("factor of the scores; not given: 1/√d_head"), default=None, gt=0)
-    attn_softcap: float | None = key(say("cap c of c·tanh(score/c) before the mask"), default=None, gt=0)
-    embed_scale: float = key(say("factor of the embeddings"), default=1.0, gt=0)
-    embed_norm: bool = key(say("a norm after the embeddings"), default=False)
-    n_segments: int = key(say("embeddings of sentence A, B (BERT)"), default=0, ge=0, le=1_000_000)
-    tied: bool = key(say("the output matrix is the embedding matrix"), default=True)
+    gated: bool = key("gated feed-forward network (GLU): activation(gate(x)) · up(x)", default=False)
+    attn_bias: bool = key("biases of the q, k, v and o projections", default=True)
+    attn_out_bias: bool | None = key("bias of the o projection where it differs (Qwen2)", default=None)
+    mlp_bias: bool = key("biases of the feed-forward network", default=True)
+    n_experts: int = key("experts in place of the feed-forward network; 0: none", default=0, ge=0, le=WIDTH)
+    n_experts_per_token: int = key("experts that work on a token", default=2, ge=1, le=WIDTH)
+    d_expert: int | None = key("width of one expert; not given: d_ff", default=None, ge=1, le=1_000_000)
+    experts_renormalised: bool = key("weights of the chosen experts are scaled to sum to 1", default=True)
+    dense_layers: tuple[int, ...] = key("layers that keep the plain network", default=(), ge=0)
+    qk_norm: bool = key("a norm over each head's query and key (Qwen3)", default=False)
+    attn_scale: float | None = key("factor of the scores; not given: 1/√d_head", default=None, gt=0)
+    attn_softcap: float | None = key("cap c of c·tanh(score/c) before the mask", default=None, gt=0)
+    embed_scale: float = key("factor of the embeddings", default=1.0, gt=0)
+    embed_norm: bool = key("a norm after the embeddings", default=False)
+    n_segments: int = key("embeddings of sentence A, B (BERT)", default=0, ge=0, le=1_000_000)
+    tied: bool = key("the output matrix is the embedding matrix", default=True)
     head: Literal["linear", "masked", "none"] = key(
-        say("output head; masked: BERT's, with dense layer and norm; none: vectors, not words"),
-        default="linear",
+        "output head; masked: BERT's, with dense layer and norm; none: vectors, not words", default="linear"
     )
-    head_bias: bool = key(say("a bias of the output head"), default=False)
-    logit_scale: float = key(say("factor of the logits"), default=1.0, gt=0)
-    logit_softcap: float | None = key(say("cap c of c·tanh(logit/c)"), default=None, gt=0)
-    dropout: float = key(say("part of the activations dropped while training"), default=0.0, ge=0, lt=1)
-    pad_id: int | None = key(say("id of padding"), default=None, ge=0)
-    bos_id: int | None = key(say("id of the beginning of a text"), default=None, ge=0)
-    eos_id: int | None = key(say("id of the end of a text"), default=None, ge=0)
-    mask_id: int | None = key(say("id of the mask"), default=None, ge=0)
-    decoder_start_id: int | None = key(say("id that the decoder is given first"), default=None, ge=0)
+    head_bias: bool = key("a bias of the output head", default=False)
+    logit_scale: float = key("factor of the logits", default=1.0, gt=0)
+    logit_softcap: float | None = key("cap c of c·tanh(logit/c)", default=None, gt=0)
+    dropout: float = key("part of the activations dropped while training", default=0.0, ge=0, lt=1)
+    pad_id: int | None = key("id of padding", default=None, ge=0)
+    bos_id: int | None = key("id of the beginning of a text", default=None, ge=0)
+    eos_id: int | None = key("id of the end of a text", default=None, ge=0)
+    mask_id: int | None = key("id of the mask", default=None, ge=0)
+    decoder_start_id: int | None = key("id that the decoder is given first", default=None, ge=0)
 
     def __post_init__(self) -> None:
         # buckets of one direction's exact half, as T5 counts where both directions are seen

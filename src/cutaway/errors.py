@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, Text, phrase, say
 
 
 class CutawayError(ValueError):
@@ -15,7 +15,7 @@ class CutawayError(ValueError):
     """
 
     def __init__(self, template: Phrase | str, **values: object):
-        self.message = say(template, **values) if isinstance(template, str) else template
+        self.message = phrase(template, **values)
         super().__init__(str(self.message))
 
 

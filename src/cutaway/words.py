@@ -49,6 +49,11 @@ def say(template: str, **values: object) -> Phrase:
     return Phrase(template, values)
 
 
+def phrase(words: Phrase | str, **values: object) -> Phrase:
+    """A phrase as it is, or that of a template with its values: for functions that take either."""
+    return say(words, **values) if isinstance(words, str) else words
+
+
 def say_in(context: str, template: str, **values: object) -> Phrase:
     """A message whose English means several things: `context` says which one."""
     return Phrase(template, values, context)

@@ -6,55 +6,48 @@ from contextlib import closing, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cutaway.cli.arguments import Seed, Temperature, TopP
-from cutaway.cli.help import described
-from cutaway.cli.terminal import note, write
+from cutaway.cli.help import argument, described, option
+from cutaway.cli.terminal import note, open_model, standard_lines, write
 from cutaway.errors import CutawayError
-from cutaway.words import say, told
-from cutaway.zoo import find
+from cutaway.words import told
 
 if TYPE_CHECKING:
     from cutaway.decode.conversation import Conversation
 
 
 @described(
-    say(
-        "Talk with a model that was taught to chat. Each line of standard input is a "
-        "message.\n\nAt a terminal Ctrl-C stops an answer, Ctrl-D ends the chat."
-    )
+    "Talk with a model that was taught to chat. Each line of standard input is a "
+    "message.\n\nAt a terminal Ctrl-C stops an answer, Ctrl-D ends the chat."
 )
 def chat(
-    model: Annotated[
-        str, typer.Argument(help=told("A model's folder or GGUF file; it must have a chat template."))
-    ],
+    model: Annotated[str, argument("A model's folder or GGUF file; it must have a chat template.")],
     system: Annotated[
-        str | None, typer.Option(help=told("Tell the model beforehand how to behave."), metavar=told("TEXT"))
+        str | None, option("Tell the model beforehand how to behave.", metavar=told("TEXT"))
     ] = None,
     temperature: Temperature = 0.7,
     top_p: TopP = 0.95,
-    max_tokens: Annotated[int, typer.Option(help=told("Most new tokens of an answer."))] = 512,
+    max_tokens: Annotated[int, option("Most new tokens of an answer.")] = 512,
     seed: Seed = 0,
 ) -> None:
-    path = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.conversation import Conversation
     from cutaway.decode.sampling import Sampling
     from cutaway.decode.search import Limits, Search
 
     conversation = Conversation(
-        load(path),
+        loaded,
         system=system,
         search=Search(sampling=Sampling(temperature=temperature, top_p=top_p, seed=seed)),
         limits=Limits(max_tokens),
     )
     if not sys.stdin.isatty():
-        for message in _piped():
-            _answer(conversation, message)
+        for message in standard_lines():
+            if message.strip():
+                _answer(conversation, message)
         return
-    note(told("Ctrl-C stops an answer, Ctrl-D ends the chat"))
+    note("Ctrl-C stops an answer, Ctrl-D ends the chat")
     for message in _typed("> " if sys.stdout.isatty() else ""):
         try:
             _answer(conversation, message)
@@ -75,25 +68,7 @@ def _answer(conversation: "Conversation", message: str) -> None:
             finish = token.finish
     write()
     if finish == "length":
-        note(told("the answer was cut: --max-tokens was reached, or the end of the model's positions"))
-
-
-def _piped() -> Iterator[str]:
-    """The lines of standard input that are not blank, each as soon as it is there."""
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        try:
-            text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise CutawayError(
-                "standard input:{number}: not UTF-8 at byte {place} of the line (0x{byte:02X})",
-                number=number,
-                place=error.start + 1,
-                byte=line[error.start],
-            ) from error
-        if text.strip():
-            yield text
+        note("the answer was cut: --max-tokens was reached, or the end of the model's positions")
 
 
 def _typed(sign: str) -> Iterator[str]:
@@ -110,7 +85,7 @@ def _typed(sign: str) -> Iterator[str]:
             write()
             continue
         except UnicodeDecodeError:
-            note(told("that was not UTF-8; please type it again"))
+            note("that was not UTF-8; please type it again")
             continue
         if text.strip():
             yield text

@@ -7,12 +7,10 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Annotated
 
-import typer
-
-from cutaway.cli.help import described
-from cutaway.cli.terminal import note, write, write_table
+from cutaway.cli.help import argument, described, option
+from cutaway.cli.terminal import note, tell, write_table
 from cutaway.errors import CutawayError
-from cutaway.words import say, told
+from cutaway.words import told
 from cutaway.zoo import find
 
 
@@ -34,23 +32,15 @@ UNITS = {"": 1, "B": 1} | {
 }
 
 
-@described(say("Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json."))
+@described("Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json.")
 def convert(
-    model: Annotated[
-        str,
-        typer.Argument(help=told("A bundled model's name, a model's folder, or a GGUF file.")),
-    ],
-    out: Annotated[
-        Path,
-        typer.Argument(help=told("The folder to write; it must be empty, or not be there yet.")),
-    ],
+    model: Annotated[str, argument("A bundled model's name, a model's folder, or a GGUF file.")],
+    out: Annotated[Path, argument("The folder to write; it must be empty, or not be there yet.")],
     dtype: Annotated[
-        Dtype | None,
-        typer.Option(help=told("Type of the weights; not given: that of the file (float32 if quantised).")),
+        Dtype | None, option("Type of the weights; not given: that of the file (float32 if quantised).")
     ] = None,
     shard_size: Annotated[
-        str | None,
-        typer.Option(help=told("Most weights in one file, such as 500MB; not given: one file for all.")),
+        str | None, option("Most weights in one file, such as 500MB; not given: one file for all.")
     ] = None,
 ) -> None:
     most = None if shard_size is None else size_in_bytes(shard_size)
@@ -80,23 +70,19 @@ def convert(
     files = sorted(file for file in out.rglob("*") if file.is_file())
     rows = [(str(file.relative_to(out)), f"{file.stat().st_size:,}") for file in files]
     write_table((told("file"), told("bytes")), rows, right=(1,))
-    parameters = sum(weight.numel() for weight in loaded.model.parameters())
     written = json.loads((out / "config.json").read_text(encoding="utf-8"))
-    kind, type_of_weights = written["model_type"], written["dtype"]
-    write(
-        told(
-            "{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
-            out=out,
-            kind=kind,
-            parameters=parameters,
-            type_of_weights=type_of_weights,
-        )
+    tell(
+        "{out}: {kind}, {parameters:,} parameters, {type_of_weights}",
+        out=out,
+        kind=written["model_type"],
+        parameters=sum(weight.numel() for weight in loaded.model.parameters()),
+        type_of_weights=written["dtype"],
     )
     if left_out:
         names = f"{', '.join(left_out[:6])}{' …' if left_out[6:] else ''}"
         note(told("left out, since no forward pass here reads them: ") + names)
     if loaded.tokenizer is None:
-        note(told("the model has no tokenizer, so none was written"))
+        note("the model has no tokenizer, so none was written")
 
 
 def size_in_bytes(text: str) -> int:

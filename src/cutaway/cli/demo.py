@@ -2,13 +2,11 @@
 
 from typing import Annotated
 
-import typer
-
-from cutaway.cli.help import described
-from cutaway.cli.terminal import shows_unicode, write, write_map
+from cutaway.cli.help import described, option
+from cutaway.cli.terminal import shows_unicode, write, write_page
 from cutaway.cli.translate import open_translator
 from cutaway.text.display import pad, width
-from cutaway.words import Locale, reader_locale, say, told
+from cutaway.words import Locale, reader_locale, say
 from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
 TEXTS = (
@@ -34,12 +32,9 @@ NEXT = (
 )
 
 
-@described(say("Translate a few sentences, draw how one came about, and say what to try next."))
+@described("Translate a few sentences, draw how one came about, and say what to try next.")
 def demo(
-    lang: Annotated[
-        Locale | None,
-        typer.Option(help=told("Language of the explanations; not given: the locale's.")),
-    ] = None,
+    lang: Annotated[Locale | None, option("Language of the explanations; not given: the locale's.")] = None,
 ) -> None:
     lang = lang or reader_locale()
 
@@ -47,12 +42,11 @@ def demo(
     from cutaway.inspection.questions.align import alignment_map
 
     translator = open_translator(TRANSLATOR)
+    size = sum(parameter.numel() for parameter in translator.model.parameters())
     opening = say(
-        "cutaway translates with a model of its own: {parameters:,} parameters, offline.",
-        parameters=sum(parameter.numel() for parameter in translator.model.parameters()),
+        "cutaway translates with a model of its own: {parameters:,} parameters, offline.", parameters=size
     )
-    write(opening.said(lang))
-    write()
+    write(opening.said(lang) + "\n")
     arrow = "→" if shows_unicode() else "->"
     wide = max(map(width, TEXTS))
     for found in translator.translate(TEXTS):
@@ -66,17 +60,15 @@ def demo(
         source=source.text,
         text=best.text,
     )
-    write(drawing.said(lang))
-    write()
-    write_map(alignment_map(best.alignment, best.pieces, source.pieces), lang)
+    write(drawing.said(lang) + "\n")
+    write_page(alignment_map(best.alignment, best.pieces, source.pieces), lang)
     reading = say(
         "Read a row: the darker a cell, the more weight that token of the source had\n"
         "(cross-attention, mean over layers and heads). </s> ends a sentence, >>eng<< asks\nfor English."
     )
-    write(reading.said(lang))
-    write()
+    write(reading.said(lang) + "\n")
     write(say("Try next").said(lang))
-    there = {folder.name for folder in bundled()}
+    there = {None, *(folder.name for folder in bundled())}
     for command, model in NEXT:
-        if model is None or model in there:
+        if model in there:
             write(f"  {command}")

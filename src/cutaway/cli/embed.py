@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.arguments import EmbedderName, OneText
-from cutaway.cli.help import described
-from cutaway.cli.terminal import note, texts_from, write, write_table
+from cutaway.cli.help import described, option
+from cutaway.cli.terminal import note, open_model, tell, texts_from, write, write_table
 from cutaway.errors import CutawayError, nearest
 from cutaway.text.display import visible
 from cutaway.words import listed, said, say, say_in, told
-from cutaway.zoo import find
 
 if TYPE_CHECKING:
     from cutaway.checkpoint.folder import Loaded
@@ -28,22 +27,15 @@ _FORMATS = (".npy", ".safetensors", ".jsonl")
 _VALUES, _CHARACTERS, _NOTES = 3, 60, 10  # how much is printed of a vector, of a text, and of the notes
 
 
-@described(say("Turn each text into one vector; texts about the same have vectors that point the same way."))
+@described("Turn each text into one vector; texts about the same have vectors that point the same way.")
 def embed(
     text: OneText = None,
     model: EmbedderName = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help=told("Embed the lines of a file."))
-    ] = None,
+    file: Annotated[Path | None, option("Embed the lines of a file.", "--file", "-f")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help=told("Write the vectors to a .npy, .safetensors or .jsonl file.")
-        ),
+        Path | None, option("Write the vectors to a .npy, .safetensors or .jsonl file.", "--output", "-o")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help=told("One JSON object a text: text, tokens, norm, vector."))
-    ] = False,
+    as_json: Annotated[bool, option("One JSON object a text: text, tokens, norm, vector.", "--json")] = False,
 ) -> None:
     if output is not None:
         _check(output, as_json)
@@ -52,7 +44,7 @@ def embed(
     found = embed_with_notes(loaded, texts)
     if output is not None:
         _save(output, texts, found)
-        write(told("{sizes} written to {output}", sizes=_sizes(found), output=output))
+        tell("{sizes} written to {output}", sizes=_sizes(found), output=output)
     elif as_json:
         for line in _objects(texts, found):
             write(line)
@@ -64,11 +56,7 @@ def open_embedder(model: str | None) -> "Loaded":
     """The model of a folder or a bundled name; CutawayError that says how to get one where none was given."""
     if model is None:
         raise CutawayError(NO_MODEL)
-    folder = find(model)
-
-    from cutaway.checkpoint.folder import load
-
-    return load(folder)
+    return open_model(model)
 
 
 def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
@@ -85,7 +73,7 @@ def embed_with_notes(loaded: "Loaded", texts: list[str]) -> "Embeddings":
     for remark in found.notes[:_NOTES]:
         note(remark)
     if len(found.notes) > _NOTES:
-        note(told("and {count:,} more such texts", count=len(found.notes) - _NOTES))
+        note("and {count:,} more such texts", count=len(found.notes) - _NOTES)
     return found
 
 
@@ -157,13 +145,11 @@ def beginning(text: str) -> str:
 def _sizes(found: "Embeddings") -> str:
     """`2 vectors of 384 numbers, mean of the tokens, normalised (modules.json)`."""
     count, width = found.vectors.shape
-    normalised = found.normalised
-    source = told("defaults") if found.source == "defaults" else found.source
     return told(
         "vectors: {count:,}, each of {width} numbers, {pooling} pooling, {scaled} ({source})",
         count=count,
         width=width,
         pooling=found.pooling,
-        scaled=say("normalised") if normalised else say("not normalised"),
-        source=source,
+        scaled=say("normalised") if found.normalised else say("not normalised"),
+        source=say("defaults") if found.source == "defaults" else found.source,
     )

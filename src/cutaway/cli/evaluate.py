@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName
-from cutaway.cli.help import described
-from cutaway.cli.terminal import note, write
+from cutaway.cli.help import argument, described, option
+from cutaway.cli.terminal import note, tell, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
 from cutaway.words import listed, say, told
@@ -20,27 +20,22 @@ _BATCH = 64  # texts between two reports of progress
 
 
 @described(
-    say(
-        "Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and "
-        "chrF, with signatures."
-    )
+    "Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and chrF, with signatures."
 )
 def evaluate(
-    source: Annotated[Path, typer.Argument(help=told("The texts to translate, one a line."))],
-    reference: Annotated[Path, typer.Argument(help=told("Their translations, one a line."))],
-    to: Annotated[str, typer.Option(help=told("The language to translate into: zh or en."))],
+    source: Annotated[Path, argument("The texts to translate, one a line.")],
+    reference: Annotated[Path, argument("Their translations, one a line.")],
+    to: Annotated[str, option("The language to translate into: zh or en.")],
     labels: Annotated[
-        Path | None, typer.Option(help=told("A file with a label for every line (Tatoeba's cmn_Hans …)."))
+        Path | None, option("A file with a label for every line (Tatoeba's cmn_Hans …).")
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help=told("Use the lines with this label only; may be repeated."))
-    ] = None,
+    only: Annotated[list[str] | None, option("Use the lines with this label only; may be repeated.")] = None,
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,
     length_penalty: Alpha = 0.6,
-    limit: Annotated[int | None, typer.Option(min=1, help=told("Use the first lines only."))] = None,
-    out: Annotated[Path | None, typer.Option(help=told("Write the translations to this file."))] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=told("One JSON object with the scores."))] = False,
+    limit: Annotated[int | None, option("Use the first lines only.", min=1)] = None,
+    out: Annotated[Path | None, option("Write the translations to this file.")] = None,
+    as_json: Annotated[bool, option("One JSON object with the scores.", "--json")] = False,
 ) -> None:
     if out is not None and not out.parent.is_dir():
         raise CutawayError("{out}: there is no folder {parent} to write to", out=out, parent=out.parent)
@@ -72,11 +67,9 @@ def evaluate(
             bar.update(len(batch))
     if cut:
         note(
-            told(
-                "{cut:,} of {count:,} texts were longer than the model's limit and were cut",
-                cut=cut,
-                count=len(sources),
-            )
+            "{cut:,} of {count:,} texts were longer than the model's limit and were cut",
+            cut=cut,
+            count=len(sources),
         )
     outputs = [found[i] for i in range(len(sources))]
     seconds = time.perf_counter() - began
@@ -95,14 +88,12 @@ def evaluate(
         return
     for name, score in scores.items():
         write(f"{name} {score.score:.2f}  {signatures[name]}")
-    write(
-        told(
-            "{count:,} pairs, {seconds:.1f} s, beam {beam}, length penalty {length_penalty}",
-            count=len(outputs),
-            seconds=seconds,
-            beam=beam,
-            length_penalty=length_penalty,
-        )
+    tell(
+        "{count:,} pairs, {seconds:.1f} s, beam {beam}, length penalty {length_penalty}",
+        count=len(outputs),
+        seconds=seconds,
+        beam=beam,
+        length_penalty=length_penalty,
     )
 
 

@@ -4,32 +4,27 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from cutaway.cli.arguments import ModelName, OneObjectEach
-from cutaway.cli.help import described
-from cutaway.cli.terminal import texts_from, write, write_table
-from cutaway.words import say, told
-from cutaway.zoo import MASKED, find
+from cutaway.cli.help import argument, described, option
+from cutaway.cli.terminal import open_model, texts_from, write, write_table
+from cutaway.words import told
+from cutaway.zoo import MASKED
 
 
-@described(say("Fill the gaps of a text, each written as [MASK], with the likeliest tokens."))
+@described("Fill the gaps of a text, each written as [MASK], with the likeliest tokens.")
 def fill(
     text: Annotated[
-        str | None,
-        typer.Argument(help=told("A text with [MASK] for each gap; without it, lines from standard input.")),
+        str | None, argument("A text with [MASK] for each gap; without it, lines from standard input.")
     ] = None,
     model: ModelName = MASKED,
-    top: Annotated[int, typer.Option(help=told("How many candidates for a gap to show."))] = 5,
+    top: Annotated[int, option("How many candidates for a gap to show.")] = 5,
     as_json: OneObjectEach = False,
 ) -> None:
     texts = texts_from(text)
-    folder = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.gaps import fill
 
-    loaded = load(folder)
     for line in texts:
         filled = fill(loaded, line, top=top)
         if as_json:

@@ -3,23 +3,18 @@
 import json
 from typing import Annotated
 
-import typer
-
 from cutaway.cli.arguments import MinP, ModelName, RepetitionPenalty, Seed, Temperature, TopK, TopP
-from cutaway.cli.help import described
-from cutaway.cli.terminal import note, texts_from, write
-from cutaway.words import say, told
-from cutaway.zoo import POET, find
+from cutaway.cli.help import argument, described, option
+from cutaway.cli.terminal import note, open_model, texts_from, write
+from cutaway.zoo import POET
 
 
-@described(say("Go on with a text, token by token; the beginning is printed first."))
+@described("Go on with a text, token by token; the beginning is printed first.")
 def generate(
-    prompt: Annotated[
-        str | None, typer.Argument(help=told("The beginning; without it, standard input as one text."))
-    ] = None,
+    prompt: Annotated[str | None, argument("The beginning; without it, standard input as one text.")] = None,
     model: ModelName = POET,
-    max_tokens: Annotated[int, typer.Option(help=told("Most new tokens."))] = 100,
-    min_tokens: Annotated[int, typer.Option(help=told("Fewest new tokens before the model may end."))] = 0,
+    max_tokens: Annotated[int, option("Most new tokens.")] = 100,
+    min_tokens: Annotated[int, option("Fewest new tokens before the model may end.")] = 0,
     temperature: Temperature = 0.8,
     top_k: TopK = 0,
     top_p: TopP = 0.95,
@@ -27,41 +22,24 @@ def generate(
     repetition_penalty: RepetitionPenalty = 1.0,
     seed: Seed = 0,
     truncate: Annotated[
-        bool,
-        typer.Option(
-            "--truncate", help=told("Read only the end of a beginning that is too long, with a note.")
-        ),
+        bool, option("Read only the end of a beginning that is too long, with a note.", "--truncate")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help=told("One JSON object a token: text, id, piece, log_prob, finish."))
+        bool, option("One JSON object a token: text, id, piece, log_prob, finish.", "--json")
     ] = False,
 ) -> None:
     text = "\n".join(texts_from(prompt))
-    folder = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.complete import prepare_prompt, stream_text
     from cutaway.decode.sampling import Sampling
     from cutaway.decode.search import Limits, Search
 
-    loaded = load(folder)
     for remark in prepare_prompt(loaded, text, truncate=truncate).notes:
         note(remark)
-    sampling = Sampling(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-    )
-    tokens = stream_text(
-        loaded,
-        text,
-        search=Search(sampling=sampling),
-        limits=Limits(max_tokens, min_tokens),
-        truncate=truncate,
-    )
+    sampling = Sampling(repetition_penalty, temperature, top_k, top_p, min_p, seed)
+    limits = Limits(max_tokens, min_tokens)
+    tokens = stream_text(loaded, text, search=Search(sampling=sampling), limits=limits, truncate=truncate)
     if as_json:
         for token in tokens:
             names = ("text", "id", "piece", "log_prob", "finish")

@@ -2,13 +2,14 @@
 spaces only, and counts a wide character as one column."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import typer
 from typer._click.exceptions import UsageError
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from cutaway.text.display import pad, width
-from cutaway.words import Phrase, reader_locale, told
+from cutaway.words import phrase, said, told
 
 if TYPE_CHECKING:  # typer has no public name for these
     from typer._click import Context, HelpFormatter
@@ -18,14 +19,24 @@ Listed = Sequence[tuple[str, str]]  # names of commands, and what each is for
 LEFT = 30  # columns of the names; what is longer has a line of its own
 
 
-def described(about: Phrase) -> Callable[[C], C]:
+def described(about: str) -> Callable[[C], C]:
     """What a command is for, as its help says it."""
 
     def decorate(command: C) -> C:
-        command.__doc__ = about.said(reader_locale())
+        command.__doc__ = said(phrase(about))
         return command
 
     return decorate
+
+
+def argument(about: str, **more: Any) -> Any:
+    """An argument of a command, and what it means."""
+    return typer.Argument(help=said(phrase(about)), **more)
+
+
+def option(about: str, *names: str, **more: Any) -> Any:
+    """An option of a command: what it means, and its names where they are not the parameter's."""
+    return typer.Option(*names, help=said(phrase(about)), **more)
 
 
 class Command(TyperCommand):

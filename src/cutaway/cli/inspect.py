@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 import typer
 from typer.core import TyperCommand
 
-from cutaway.cli.help import Command, Group, Listed
+from cutaway.cli.help import Command, Group, Listed, argument, option
 from cutaway.cli.terminal import note, progress, standard_input, texts_from, write, write_page
 from cutaway.errors import CutawayError
 from cutaway.words import Locale, reader_locale, say, told
@@ -36,11 +36,8 @@ class Questions(Group):
 
         if args and args[0] not in (*names(), "-h", "--help"):
             # No text of its own, for another one follows: a name misspelled.
-            if (
-                len(args) > 1
-                and "-" not in (args[0][:1], args[1][:1])
-                and get_close_matches(args[0], names(), 1, 0.7)
-            ):
+            two = len(args) > 1 and not args[0].startswith("-") and not args[1].startswith("-")
+            if two and get_close_matches(args[0], names(), 1, 0.7):
                 find_question(args[0])
             args = [FIRST, *args]
         return super().parse_args(ctx, args)
@@ -86,45 +83,26 @@ def command_of(question: "Question") -> TyperCommand:
     parameters = {_spelled(each): each for each in (*question.parameters, *of_run)}
 
     def ask(**given: Any) -> None:
-        outputs = Outputs(
-            given.pop("as_json"), given.pop("python"), given.pop("save"), given.pop("svg"), given.pop("html")
-        )
-        outputs.check()
-        locale: Locale = given.pop("lang") or reader_locale()
-        model: str = given.pop("model")
-        text = _one_text(given.pop("text")) if question.subject == "text" else None
+        shared = Shared(**{name: given[name] for name in SHARED})
+        shared.check()
+        text = _one_text(given["text"]) if question.subject == "text" else None
 
         from cutaway.inspection.answers import Session
 
-        read = {
-            each.name: _value(each, given[name])
-            for name, each in parameters.items()
-            if given[name] not in (None, [])
-        }
-        defaults = {each.name: each.default for each in parameters.values()}
-        options = {name: value for name, value in read.items() if value != defaults[name]}
-        outputs.write(Session(model).ask(question, text, options, progress), locale)
+        said = ((each, given[name]) for name, each in parameters.items() if given[name] not in (None, []))
+        values = ((each, _value(each, text)) for each, text in said)
+        options = {each.name: value for each, value in values if value != each.default}
+        shared.write(Session(shared.model).ask(question, text, options, progress))
 
-    own = [_declared(name, each) for name, each in parameters.items()]
-    declared = [*_text(question), *own, *_shared()]
-    setattr(ask, "__signature__", signatures.Signature(declared))
+    about_text = Annotated[str | None, argument("The text; without it, standard input.")]
+    declared = [_parameter("text", about_text, None)] if question.subject == "text" else []
+    declared += [_declared(name, each) for name, each in parameters.items()]
+    setattr(ask, "__signature__", signatures.Signature([*declared, *SHARED.values()]))
     one = typer.Typer(add_completion=False, rich_markup_mode=None)
     one.command(question.name, cls=Command, help=question.about.said(reader_locale()))(ask)
     made = typer.main.get_command(one)
     assert isinstance(made, TyperCommand)
     return made
-
-
-def _text(question: "Question") -> list[signatures.Parameter]:
-    if question.subject != "text":
-        return []
-    return [
-        _parameter(
-            "text",
-            Annotated[str | None, typer.Argument(help=told("The text; without it, standard input."))],
-            None,
-        )
-    ]
 
 
 def _one_text(argument: str | None) -> str:
@@ -134,30 +112,6 @@ def _one_text(argument: str | None) -> str:
     if sys.stdin.isatty():
         raise CutawayError("no text: give it as an argument or on standard input")
     return "\n".join(standard_input())
-
-
-def _shared() -> list[signatures.Parameter]:
-    """What all questions have: their model, and where the answer goes."""
-    model = told("A bundled model's name, or a model's folder or GGUF file.")
-    as_json, python = (
-        told("Everything as one JSON object."),
-        told("The Python that returns the same numbers."),
-    )
-    arrays = told("Write the arrays to a .safetensors, .npz or .csv file.")
-    figures, page = (
-        told("Write the figures to .svg files."),
-        told("Write the page to an .html file of its own."),
-    )
-    lang = told("Language of the answer, en or zh; else the locale's.")
-    return [
-        _parameter("model", Annotated[str, typer.Option("--model", "-m", help=model)], TRANSLATOR),
-        _parameter("as_json", Annotated[bool, typer.Option("--json", help=as_json)], False),
-        _parameter("python", Annotated[bool, typer.Option("--python", help=python)], False),
-        _parameter("save", Annotated[Path | None, typer.Option(help=arrays)], None),
-        _parameter("svg", Annotated[Path | None, typer.Option(help=figures)], None),
-        _parameter("html", Annotated[Path | None, typer.Option(help=page)], None),
-        _parameter("lang", Annotated[Locale | None, typer.Option(help=lang)], None),
-    ]
 
 
 def _parameter(name: str, annotation: Any, default: object) -> signatures.Parameter:
@@ -176,20 +130,20 @@ def _spelled(parameter: "Parameter") -> str:
 def _declared(name: str, parameter: "Parameter") -> signatures.Parameter:
     from cutaway.inspection.options import Repeated
 
-    option, kind, default = parameter.option, parameter.kind, parameter.default
-    about = option.about.said(reader_locale())
+    asked, kind, default = parameter.option, parameter.kind, parameter.default
+    about = asked.about.said(reader_locale())
     native = kind in (int, float, bool, str) or get_origin(kind) is Literal
-    if isinstance(option, Repeated):
-        about = told("{about} One JSON object or a list; may be repeated.", about=option.about)
+    if isinstance(asked, Repeated):
+        about = told("{about} One JSON object or a list; may be repeated.", about=asked.about)
         kind, default = list[str], None
-    elif option.positional and get_origin(kind) is tuple:
+    elif asked.positional and get_origin(kind) is tuple:
         kind, default = list[str], None
     elif not native:
         kind, default = str, ",".join(map(str, default)) or None if isinstance(default, tuple) else default
     if not parameter.required:
         kind = kind | None
-    low, high = (option.at_least, option.at_most) if parameter.kind in (int, float) else (None, None)
-    mark = typer.Argument if option.positional else typer.Option
+    low, high = (asked.at_least, asked.at_most) if parameter.kind in (int, float) else (None, None)
+    mark = typer.Argument if asked.positional else typer.Option
     if parameter.required:
         default = signatures.Parameter.empty
     return _parameter(name, Annotated[kind, mark(help=about, min=low, max=high)], default)
@@ -202,53 +156,57 @@ def _value(parameter: "Parameter", given: object) -> object:
     if isinstance(given, list) and parameter.option.positional:
         return [read_token(text) for text in given]
     if isinstance(given, list):
-        return [each for text in given for each in _many(parameter.read(text))]
+        read = [parameter.read(text) for text in given]
+        return [each for value in read for each in (value if isinstance(value, list) else [value])]
     return parameter.read(given) if isinstance(given, str) else given
 
 
-def _many(read: object) -> list[object]:
-    return read if isinstance(read, list) else [read]
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """The options of every question: its model, and where the answer goes beside the terminal, or in its place."""
 
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where an answer goes beside the terminal, or in its place; None where it does not."""
-
-    as_json: bool
-    python: bool
-    save: Path | None
-    svg: Path | None
-    html: Path | None
+    model: Annotated[
+        str, option("A bundled model's name, or a model's folder or GGUF file.", "--model", "-m")
+    ] = TRANSLATOR
+    as_json: Annotated[bool, option("Everything as one JSON object.", "--json")] = False
+    python: Annotated[bool, option("The Python that returns the same numbers.", "--python")] = False
+    save: Annotated[Path | None, option("Write the arrays to a .safetensors, .npz or .csv file.")] = None
+    svg: Annotated[Path | None, option("Write the figures to .svg files.")] = None
+    html: Annotated[Path | None, option("Write the page to an .html file of its own.")] = None
+    lang: Annotated[Locale | None, option("Language of the answer, en or zh; else the locale's.")] = None
 
     def check(self) -> None:
         """CutawayError for a file whose name does not say how to write it, or that has no folder."""
         from cutaway.inspection.saving import ENDINGS, check_ending
 
-        for option, path, endings in (
+        for name, path, endings in (
             ("save", self.save, ENDINGS), ("svg", self.svg, (".svg",)), ("html", self.html, (".html", ".htm")),
         ):  # fmt: skip
             if path is not None:
-                check_ending(option, path, endings)
+                check_ending(name, path, endings)
 
-    def write(self, answer: "Answer", locale: Locale) -> None:
+    def write(self, answer: "Answer") -> None:
         from cutaway.inspection.saving import save
         from cutaway.page.figures import write_figures
         from cutaway.page.html import document
 
-        page = answer.page()
+        page, locale = answer.page(), self.lang or reader_locale()
         if self.save is not None:
             names = save(self.save, answer.about(), answer.result)
             more = say(" and {n} more", n=len(names) - 6) if len(names) > 6 else ""
-            note(say("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more))
+            note("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more)
         if self.svg is not None:
             for path in write_figures(self.svg, page, locale):
-                note(say("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000))
+                note("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000)
         if self.html is not None:
             self.html.write_text(document(page, locale), encoding="utf-8")
-            note(say("{path}: {size:,.0f} kB", path=self.html, size=self.html.stat().st_size / 1000))
+            note("{path}: {size:,.0f} kB", path=self.html, size=self.html.stat().st_size / 1000)
         if self.as_json:
             write(json.dumps(answer.json(), ensure_ascii=False, allow_nan=False))
         elif self.python:
             write(answer.python())
         else:
             write_page(page, locale)
+
+
+SHARED = dict(signatures.signature(Shared).parameters)

@@ -18,7 +18,7 @@ from cutaway.cli.embed import embed
 from cutaway.cli.evaluate import evaluate
 from cutaway.cli.fill import fill
 from cutaway.cli.generate import generate
-from cutaway.cli.help import Command, Group
+from cutaway.cli.help import Command, Group, option
 from cutaway.cli.inspect import app as questions
 from cutaway.cli.models import models
 from cutaway.cli.similarity import similarity
@@ -41,10 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command, line in (
-    (
-        demo,
-        told("Translate a few sentences and draw how one came about."),
-    ),
+    (demo, told("Translate a few sentences and draw how one came about.")),
     (translate, told("Translate between Chinese and English.")),
     (generate, told("Go on with a text.")),
     (chat, told("Talk with a model that was taught to chat.")),
@@ -63,11 +60,7 @@ app.add_typer(
     name="inspect",
     short_help=told("See inside a model: a text on its way through it, or the model itself."),
 )
-app.add_typer(
-    tokenizer,
-    name="tokenizer",
-    short_help=told("Learn a vocabulary (tokenizer train)."),
-)
+app.add_typer(tokenizer, name="tokenizer", short_help=told("Learn a vocabulary (tokenizer train)."))
 
 
 def show_version(wanted: bool) -> None:
@@ -79,13 +72,7 @@ def show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=show_version,
-            is_eager=True,
-            help=told("Print the version and exit."),
-        ),
+        bool, option("Print the version and exit.", "--version", callback=show_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

@@ -17,9 +17,7 @@ MEASURES = {  # what the cards of the bundled models call them
 }
 
 
-@described(
-    say("List the bundled models: name, family, parameters, size on disk, scores from the model card.")
-)
+@described("List the bundled models: name, family, parameters, size on disk, scores from the model card.")
 def models() -> None:
     folders = bundled()
     if not folders:
@@ -33,13 +31,7 @@ def models() -> None:
         scores = "\n".join(card_scores(folder)) or told("none in its card")
         kind = said(FAMILIES[family(folder)], reader_locale())
         rows.append((folder.name, kind, f"{parameters(folder):,}", f"{size / 1e6:.1f}", scores))
-    headers = (
-        told("name"),
-        told("family"),
-        told("parameters"),
-        "MB",
-        told("scores"),
-    )
+    headers = (told("name"), told("family"), told("parameters"), "MB", told("scores"))
     write_table(headers, rows, right=(2, 3))
 
 

@@ -3,34 +3,28 @@
 import json
 from typing import Annotated
 
-import typer
-
 from cutaway.cli.arguments import EmbedderName
 from cutaway.cli.embed import beginning, embed_with_notes, open_embedder
-from cutaway.cli.help import described
+from cutaway.cli.help import argument, described, option
 from cutaway.cli.terminal import texts_from, write, write_table
 from cutaway.errors import CutawayError
-from cutaway.words import say, told
+from cutaway.words import told
 
 
 @described(
-    say(
-        "Compare texts by the cosine of their vectors: 1 for the same direction, around 0 "
-        "for nothing in common."
-    )
+    "Compare texts by the cosine of their vectors: 1 for the same direction, around 0 for nothing in common."
 )
 def similarity(
-    texts: Annotated[list[str], typer.Argument(help=told("Two texts, or more."), show_default=False)],
+    texts: Annotated[list[str], argument("Two texts, or more.", show_default=False)],
     model: EmbedderName = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help=told("One JSON object: the texts, and the cosines as rows."))
+        bool, option("One JSON object: the texts, and the cosines as rows.", "--json")
     ] = False,
 ) -> None:
     if len(texts) < 2:
         raise CutawayError("similarity compares texts, but one was given; give at least two")
     given = [text for argument in texts for text in texts_from(argument)]
-    loaded = open_embedder(model)
-    found = embed_with_notes(loaded, given)
+    found = embed_with_notes(open_embedder(model), given)
 
     from cutaway.decode.sentence_vectors import cosine_similarity
 

@@ -1,16 +1,18 @@
-"""What commands share at the terminal: texts in, lines and tables out, the reader's language."""
+"""What commands share at the terminal: models opened, texts in, lines and tables out, the reader's language."""
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
 from cutaway.text.display import pad
-from cutaway.words import Locale, Text, reader_locale, said, told
+from cutaway.words import Locale, Phrase, Text, phrase, reader_locale, said, told
+from cutaway.zoo import find
 
 if TYPE_CHECKING:
+    from cutaway.checkpoint.folder import Loaded
     from cutaway.page.blocks import Matrix, Page
     from cutaway.page.console import Terminal
 
@@ -21,10 +23,15 @@ def write(text: str = "", end: str = "\n") -> None:
     sys.stdout.flush()
 
 
-def note(text: Text) -> None:
+def tell(template: str, **values: object) -> None:
+    """A message to standard output, in the reader's language."""
+    write(said(phrase(template, **values)))
+
+
+def note(template: Phrase | str, **values: object) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
     before = told("note: ")
-    sys.stderr.write(f"{before}{said(text, reader_locale())}\n")
+    sys.stderr.write(f"{before}{said(phrase(template, **values))}\n")
 
 
 def columns() -> int:
@@ -41,14 +48,9 @@ def terminal(locale: Locale | None = None) -> "Terminal":
     return Terminal(columns(), shows_unicode(), locale or reader_locale())
 
 
-def write_page(page: "Page", locale: Locale | None = None) -> None:
-    """A page, with styles where standard output is a terminal."""
+def write_page(page: "Page | Matrix", locale: Locale | None = None) -> None:
+    """A page, or a heat map alone, with styles where standard output is a terminal."""
     terminal(locale).print(page)
-
-
-def write_map(matrix: "Matrix", locale: Locale | None = None) -> None:
-    """A heat map."""
-    terminal(locale).print(matrix)
 
 
 def write_table(headers: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> None:
@@ -75,6 +77,15 @@ def shows_unicode() -> bool:
     return encoding == "utf8" and os.environ.get("TERM") != "dumb"
 
 
+def open_model(name: str) -> "Loaded":
+    """The model of a bundled name, a folder or a GGUF file; nothing heavy is imported before it is found."""
+    path = find(name)
+
+    from cutaway.checkpoint.folder import load
+
+    return load(path)
+
+
 def texts_from(text: str | None, file: Path | None = None) -> list[str]:
     """The texts a command works on: its argument, the lines of `--file`, or those of standard input."""
     if text is not None and file is not None:
@@ -95,18 +106,22 @@ def texts_from(text: str | None, file: Path | None = None) -> list[str]:
 def standard_input() -> list[str]:
     """The lines of standard input, as `text.corpus.read_lines` reads a file's: LF ends a line, CR LF is tolerated,
     a byte order mark is skipped. Raises CutawayError with the line where one is not UTF-8."""
-    lines = sys.stdin.buffer.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    texts = []
-    for number, line in enumerate(lines, start=1):
+    return list(standard_lines())
+
+
+def standard_lines() -> Iterator[str]:
+    """The same lines, each as soon as it is there."""
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+            if not line:
+                return
         try:
-            texts.append(line.removesuffix(b"\r").decode("utf-8"))
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
             raise CutawayError(
-                "standard input:{number}: not UTF-8 at byte {start} of the line (0x{line:02X})",
+                "standard input:{number}: not UTF-8 at byte {place} of the line (0x{byte:02X})",
                 number=number,
-                start=error.start + 1,
-                line=line[error.start],
+                place=error.start + 1,
+                byte=line[error.start],
             ) from error
-    return texts

@@ -3,33 +3,21 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cutaway.cli.help import described
-from cutaway.cli.terminal import texts_from, write, write_table
+from cutaway.cli.help import argument, described, option
+from cutaway.cli.terminal import tell, texts_from, write, write_table
 from cutaway.text.display import visible
-from cutaway.words import say, told
+from cutaway.words import told
 from cutaway.zoo import TRANSLATOR, find
 
 if TYPE_CHECKING:
     from cutaway.text.tokens.tokenizer import Tokenizer
 
 
-@described(
-    say("Show how a text is cut into pieces: piece, id, the place of the 1 in its one-hot vector, bytes.")
-)
+@described("Show how a text is cut into pieces: piece, id, the place of the 1 in its one-hot vector, bytes.")
 def tokenize(
-    text: Annotated[
-        str | None,
-        typer.Argument(help=told("The text; without it, lines from standard input.")),
-    ] = None,
+    text: Annotated[str | None, argument("The text; without it, lines from standard input.")] = None,
     tokenizer: Annotated[
-        str,
-        typer.Option(
-            "--tokenizer",
-            "-t",
-            help=told("A bundled model, a folder with tokenizer.json, or that file."),
-        ),
+        str, option("A bundled model, a folder with tokenizer.json, or that file.", "--tokenizer", "-t")
     ] = TRANSLATOR,
 ) -> None:
     texts = texts_from(text)
@@ -59,15 +47,9 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
         covered = text[start:end]
         for place, index in enumerate(group):
             id = encoding.ids[index]
-            rows.append(
-                (
-                    visible(covered) if place == 0 else "└" if place == len(group) - 1 else "│",
-                    encoding.pieces[index],
-                    str(id),
-                    told("1 at {id}", id=id),
-                    covered.encode().hex(" ").upper() if place == 0 and len(group) > 1 else "",
-                )
-            )
+            shown = visible(covered) if place == 0 else "└" if place == len(group) - 1 else "│"
+            split = covered.encode().hex(" ").upper() if place == 0 and len(group) > 1 else ""
+            rows.append((shown, encoding.pieces[index], str(id), told("1 at {id}", id=id), split))
     long = f"{tokenizer.vocab_size:,}"
     headers = (
         told("text"),
@@ -78,11 +60,4 @@ def _show(text: str, tokenizer: "Tokenizer") -> None:
     )
     write_table(headers, rows, right=(2,))
     points, size, pieces = len(text), len(text.encode()), len(encoding.ids)
-    write(
-        told(
-            "code points: {points}, bytes: {size}, tokens: {pieces}",
-            points=points,
-            size=size,
-            pieces=pieces,
-        )
-    )
+    tell("code points: {points}, bytes: {size}, tokens: {pieces}", points=points, size=size, pieces=pieces)

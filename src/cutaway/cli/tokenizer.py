@@ -5,67 +5,38 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import Command, Group, described
+from cutaway.cli.help import Command, Group, argument, described, option
+from cutaway.cli.terminal import tell
 from cutaway.errors import CutawayError
 from cutaway.text.tokens.plan import Kind, Normalization
-from cutaway.words import say, told
 
 tokenizer = typer.Typer(cls=Group, no_args_is_help=True)
 
 
 @tokenizer.callback()
-@described(say("Learn vocabularies."))
+@described("Learn vocabularies.")
 def group() -> None:
     pass
 
 
 @tokenizer.command(cls=Command)
 @described(
-    say("Learn a vocabulary from text files and write it as a tokenizer.json, which transformers opens too.")
+    "Learn a vocabulary from text files and write it as a tokenizer.json, which transformers opens too."
 )
 def train(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help=told("Plain text files, one text a line; .gz is read too.")),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help=told("Folder for tokenizer.json and tokenizer_config.json."),
-        ),
-    ],
-    kind: Annotated[Kind, typer.Option(help=told("What pieces are."))] = "bpe",
+    files: Annotated[list[Path], argument("Plain text files, one text a line; .gz is read too.")],
+    out: Annotated[Path, option("Folder for tokenizer.json and tokenizer_config.json.", "--out", "-o")],
+    kind: Annotated[Kind, option("What pieces are.")] = "bpe",
     vocab_size: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help=told("Number of ids in all; 0, for words and characters, keeps every one."),
-        ),
+        int, option("Number of ids in all; 0, for words and characters, keeps every one.", min=0)
     ] = 8000,
     language: Annotated[
-        list[str] | None,
-        typer.Option(help=told("Add a control token >>LANGUAGE<< (eng, zho); may be repeated.")),
+        list[str] | None, option("Add a control token >>LANGUAGE<< (eng, zho); may be repeated.")
     ] = None,
-    normalization: Annotated[
-        Normalization,
-        typer.Option(help=told("Unicode normal form of the text.")),
-    ] = "none",
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help=told("Fold the text to lower case."))
-    ] = False,
-    min_count: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help=told("How often a word or character must occur to be kept."),
-        ),
-    ] = 2,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help=told("Replace a tokenizer that is there already.")),
-    ] = False,
+    normalization: Annotated[Normalization, option("Unicode normal form of the text.")] = "none",
+    lowercase: Annotated[bool, option("Fold the text to lower case.", "--lowercase")] = False,
+    min_count: Annotated[int, option("How often a word or character must occur to be kept.", min=1)] = 2,
+    force: Annotated[bool, option("Replace a tokenizer that is there already.", "--force")] = False,
 ) -> None:
     if (out / "tokenizer.json").exists() and not force:
         raise CutawayError(
@@ -86,14 +57,12 @@ def train(
         min_count=min_count,
     )
     learned.save(out)
-    typer.echo(
-        told(
-            "{path}: {kind}, {size:,} ids, {controls} of them control tokens",
-            path=out,
-            kind=kind,
-            size=learned.vocab_size,
-            controls=len(learned.controls),
-        )
+    tell(
+        "{path}: {kind}, {size:,} ids, {controls} of them control tokens",
+        path=out,
+        kind=kind,
+        size=learned.vocab_size,
+        controls=len(learned.controls),
     )
     command = f'cutaway tokenize --tokenizer {out} "我爱机器学习"'
-    typer.echo(told("look at it: {command}", command=command))
+    tell("look at it: {command}", command=command)

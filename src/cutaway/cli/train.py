@@ -5,25 +5,18 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.help import described
-from cutaway.words import say, told
+from cutaway.cli.help import argument, described
 
 
 @described(
-    say(
-        "Train a model by a recipe; the same command again goes on where it stopped.\n\nCtrl-C "
-        "or SIGTERM saves and ends with 130 or 143; a second one ends at once. The result "
-        "lies in runs/NAME/model, a Hugging Face folder."
-    )
+    "Train a model by a recipe; the same command again goes on where it stopped.\n\nCtrl-C "
+    "or SIGTERM saves and ends with 130 or 143; a second one ends at once. The result "
+    "lies in runs/NAME/model, a Hugging Face folder."
 )
 def train(
-    recipe: Annotated[Path, typer.Argument(help=told("The TOML file that describes the run."))],
+    recipe: Annotated[Path, argument("The TOML file that describes the run.")],
     overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE",
-            help=told("Changes to the recipe, such as train.steps=100."),
-        ),
+        list[str] | None, argument("Changes to the recipe, such as train.steps=100.", metavar="KEY=VALUE")
     ] = None,
 ) -> None:
     from cutaway.train.recipe import read_recipe

@@ -1,18 +1,17 @@
 """`cutaway translate`: text in one language to text in the other, and how it came about."""
 
 import json
+from dataclasses import asdict
 from enum import StrEnum
 from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
-from cutaway.cli.help import described
-from cutaway.cli.terminal import note, texts_from, write, write_map, write_table
+from cutaway.cli.help import described, option
+from cutaway.cli.terminal import note, open_model, tell, texts_from, write, write_page, write_table
 from cutaway.words import reader_locale, said, say, told
-from cutaway.zoo import TRANSLATOR, find
+from cutaway.zoo import TRANSLATOR
 
 if TYPE_CHECKING:
     from cutaway.decode.text_model import Hypothesis
@@ -30,37 +29,27 @@ class Show(StrEnum):
 _BATCH = 32  # texts whose translations are printed together
 
 
-@described(say("Translate between Chinese and English, one line a text; a blank line stays blank."))
+@described("Translate between Chinese and English, one line a text; a blank line stays blank.")
 def translate(
     text: OneText = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help=told("Translate the lines of a file."))
-    ] = None,
+    file: Annotated[Path | None, option("Translate the lines of a file.", "--file", "-f")] = None,
     to: Annotated[
-        str | None,
-        typer.Option(
-            help=told("zh or en; not given: English when there are Chinese characters, else Chinese.")
-        ),
+        str | None, option("zh or en; not given: English when there are Chinese characters, else Chinese.")
     ] = None,
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,
-    nbest: Annotated[
-        int, typer.Option(help=told("How many translations of a text to print, best first."))
-    ] = 1,
+    nbest: Annotated[int, option("How many translations of a text to print, best first.")] = 1,
     length_penalty: Alpha = 0.6,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(help=told("Most tokens of a translation; not given: twice the source's and 20.")),
+        int | None, option("Most tokens of a translation; not given: twice the source's and 20.")
     ] = None,
-    min_tokens: Annotated[int, typer.Option(help=told("Fewest tokens of a translation."))] = 0,
+    min_tokens: Annotated[int, option("Fewest tokens of a translation.")] = 0,
     truncate: Annotated[
-        bool, typer.Option("--truncate", help=told("Cut texts that are too long for the model, with a note."))
+        bool, option("Cut texts that are too long for the model, with a note.", "--truncate")
     ] = False,
     show: Annotated[
         list[Show] | None,
-        typer.Option(
-            help=told("Also show where it looked, how texts were cut, or how sure it was; may be repeated.")
-        ),
+        option("Also show where it looked, how texts were cut, or how sure it was; may be repeated."),
     ] = None,
     as_json: OneObjectEach = False,
 ) -> None:
@@ -98,41 +87,36 @@ def translate(
 
 def open_translator(model: str) -> "Translator":
     """The translator of a bundled name or a folder."""
-    folder = find(model)
+    loaded = open_model(model)
 
-    from cutaway.checkpoint.folder import load
     from cutaway.decode.translator import Translator
 
-    return Translator(load(folder))
+    return Translator(loaded)
 
 
 def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
     for hypothesis in translation.hypotheses:
         write(hypothesis.text if nbest == 1 else f"{hypothesis.score:.3f}\t{hypothesis.text}")
-    if not translation.source.ids:
+    source = translation.source
+    if not source.ids:
         return
     for what in wanted:
         if what == Show.TOKENS:
             write()
-            show_tokens(told("source piece"), translation.source.ids, translation.source.pieces)
+            show_tokens(told("source piece"), source.ids, source.pieces)
         for hypothesis in translation.hypotheses:
             write()
             if what == Show.ALIGNMENT:
-                show_alignment(translation, hypothesis)
+                from cutaway.inspection.questions.align import alignment_map
+
+                assert hypothesis.alignment is not None
+                write_page(alignment_map(hypothesis.alignment, hypothesis.pieces, source.pieces))
             elif what == Show.TOKENS:
                 show_tokens(told("translation piece"), hypothesis.ids, hypothesis.pieces)
             else:
                 show_scores(hypothesis)
     if wanted:
         write()
-
-
-def show_alignment(translation: "Translation", hypothesis: "Hypothesis") -> None:
-    """Draw the cross-attention, averaged over layers and heads, that chose each token."""
-    from cutaway.inspection.questions.align import alignment_map
-
-    assert hypothesis.alignment is not None
-    write_map(alignment_map(hypothesis.alignment, hypothesis.pieces, translation.source.pieces))
 
 
 def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:
@@ -152,15 +136,9 @@ def show_scores(hypothesis: "Hypothesis") -> None:
     headers = (told("piece"), told("probability"), told("log"), told("instead"))
     write_table(headers, rows, right=(1, 2))
     total, score = f"{sum(hypothesis.log_probs):.3f}", f"{hypothesis.score:.3f}"
-    ended = hypothesis.finish == "stop"
-    write(
-        told(
-            "log-probability {total}, score {score}; {ended}",
-            total=total,
-            score=score,
-            ended=say("the model ended the text") if ended else say("cut by the length limit"),
-        )
-    )
+    stopped = hypothesis.finish == "stop"
+    ended = say("the model ended the text") if stopped else say("cut by the length limit")
+    tell("log-probability {total}, score {score}; {ended}", total=total, score=score, ended=ended)
 
 
 def as_object(translation: "Translation") -> dict[str, object]:
@@ -173,16 +151,11 @@ def as_object(translation: "Translation") -> dict[str, object]:
         "notes": [said(remark, reader_locale()) for remark in translation.source.notes],
         "translations": [
             {
-                "text": hypothesis.text,
-                "score": hypothesis.score,
-                "finish": hypothesis.finish,
-                "ids": hypothesis.ids,
-                "pieces": hypothesis.pieces,
-                "log_probs": hypothesis.log_probs,
-                "alternatives": [
-                    [{"id": other.id, "piece": other.piece, "log_prob": other.log_prob} for other in others]
-                    for others in hypothesis.alternatives
-                ],
+                name: getattr(hypothesis, name)
+                for name in ("text", "score", "finish", "ids", "pieces", "log_probs")
+            }
+            | {
+                "alternatives": [[asdict(other) for other in others] for others in hypothesis.alternatives],
                 "alignment": None if hypothesis.alignment is None else hypothesis.alignment.tolist(),
             }
             for hypothesis in translation.hypotheses

@@ -86,13 +86,7 @@ class _Candidates:
 
 
 class _Beams(Generic[C]):
-    def __init__(
-        self,
-        stepper: Stepper[C],
-        choice: Choice,
-        search: Search,
-        sentences: int,
-    ) -> None:
+    def __init__(self, stepper: Stepper[C], choice: Choice, search: Search, sentences: int) -> None:
         self._stepper, self._choice, self._search = stepper, choice, search
         self._sentences = list(range(sentences))
         self._totals = torch.zeros(sentences, 1, dtype=torch.float64, device=stepper.device)  # (N, K)

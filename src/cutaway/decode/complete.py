@@ -4,18 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
 from cutaway.decode.search import GREEDY, USUAL, Limits, Search
 from cutaway.decode.stepping import Generated
-from cutaway.decode.text_model import (
-    Hypothesis,
-    StreamedToken,
-    end_ids_of,
-    read_stream,
-    readable,
-    tokenizer_for,
-    unwanted_ids,
-)
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.text.tokens.tokenizer import Tokenizer
@@ -40,10 +32,10 @@ class Continuation:
     """A prompt and what the model went on to write, the best first; their texts are the new ones alone."""
 
     prompt: Prompt
-    hypotheses: list[Hypothesis]
+    hypotheses: list[text_model.Hypothesis]
 
     @property
-    def best(self) -> Hypothesis:
+    def best(self) -> text_model.Hypothesis:
         return self.hypotheses[0]
 
 
@@ -66,14 +58,13 @@ def continue_text(
     if batch_size < 1:
         raise CutawayError("batch_size is {size}, expected at least 1", size=batch_size)
     tokenizer, model = _open(loaded)
+    several = len(prompts) > 1
+    names = [
+        say("prompt {number}", number=number) if several else _ONE for number in range(1, len(prompts) + 1)
+    ]
     ready = [
-        prepare_prompt(
-            loaded,
-            text,
-            truncate=truncate,
-            name=say("prompt {number}", number=number) if len(prompts) > 1 else _ONE,
-        )
-        for number, text in enumerate(prompts, start=1)
+        prepare_prompt(loaded, text, truncate=truncate, name=name)
+        for text, name in zip(prompts, names, strict=True)
     ]
     limits = limits.within(loaded.config.max_len, _NEW_TOKENS)
     results: dict[int, list[Generated]] = {}
@@ -84,20 +75,18 @@ def continue_text(
             [ready[i].ids for i in batch],
             search=search,
             limits=limits,
-            eos_id=end_ids_of(loaded),
-            forbidden=unwanted_ids(loaded, tokenizer),
+            eos_id=text_model.end_ids_of(loaded),
+            forbidden=text_model.unwanted_ids(loaded, tokenizer),
             places=batch,
         )
         results |= zip(batch, found, strict=True)
-    return [
-        Continuation(prompt, [readable(tokenizer, each) for each in results[i]])
-        for i, prompt in enumerate(ready)
-    ]
+    texts = ([text_model.readable(tokenizer, each) for each in results[i]] for i in range(len(ready)))
+    return list(map(Continuation, ready, texts))
 
 
 def stream_text(
     loaded: Loaded, prompt: str, *, search: Search = GREEDY, limits: Limits = USUAL, truncate: bool = False
-) -> Iterator[StreamedToken]:
+) -> Iterator[text_model.StreamedToken]:
     """Go on writing one prompt, token by token. Arguments and errors as in `continue_text`; errors are raised at
     once."""
     tokenizer, model = _open(loaded)
@@ -108,15 +97,15 @@ def stream_text(
         [ready.ids],
         search=search,
         limits=limits.within(loaded.config.max_len, _NEW_TOKENS),
-        eos_id=end_ids_of(loaded),
-        forbidden=unwanted_ids(loaded, tokenizer),
+        eos_id=text_model.end_ids_of(loaded),
+        forbidden=text_model.unwanted_ids(loaded, tokenizer),
     )
-    return read_stream(tokenizer, steps)
+    return text_model.read_stream(tokenizer, steps)
 
 
 def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: Text = _ONE) -> Prompt:
     """What the model will read for `text`; `name` is what messages call it. Errors as in `continue_text`."""
-    tokenizer = tokenizer_for(loaded, "decoder-only")
+    tokenizer = text_model.tokenizer_for(loaded, "decoder-only")
     encoding = tokenizer.encode(text)
     before = start_ids(loaded, empty=not encoding.ids)
     if not before and not encoding.ids:
@@ -140,12 +129,8 @@ def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: T
         notes = (say("only the last {room} of the prompt's {kept} tokens were read", room=room, kept=kept),)
         kept = room
     first = len(encoding.ids) - kept
-    return Prompt(
-        text,
-        [*before, *encoding.ids[first:]],
-        [*map(tokenizer.readable, before), *encoding.pieces[first:]],
-        notes,
-    )
+    pieces = [*map(tokenizer.readable, before), *encoding.pieces[first:]]
+    return Prompt(text, [*before, *encoding.ids[first:]], pieces, notes)
 
 
 def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:
@@ -155,11 +140,11 @@ def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:
     if before or not empty:
         return before
     bos = loaded.config.bos_id
-    return end_ids_of(loaded)[:1] if bos is None else [bos]
+    return text_model.end_ids_of(loaded)[:1] if bos is None else [bos]
 
 
 def _open(loaded: Loaded) -> tuple[Tokenizer, DecoderOnly]:
-    tokenizer = tokenizer_for(loaded, "decoder-only")
+    tokenizer = text_model.tokenizer_for(loaded, "decoder-only")
     assert isinstance(loaded.model, DecoderOnly)
     return tokenizer, loaded.model.eval()
 

@@ -139,11 +139,9 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, limits: Limits 
     ids = ids_from(starts[0])
     if len(ids) <= room:
         return ChatPrompt(ids, ())
-    dropped = bisect_left(
-        starts, True, lo=1, hi=len(starts) - 1, key=lambda start: len(ids_from(start)) <= room
-    )
-    if len(starts) > 1:
-        ids = ids_from(starts[dropped])
+    last = len(starts) - 1  # the turn that is to be answered, which stays in any case
+    dropped = bisect_left(starts, True, min(1, last), last, key=lambda start: len(ids_from(start)) <= room)
+    ids = ids_from(starts[dropped])
     if len(ids) >= limit:
         raise CutawayError(
             "the last message makes a prompt of {count} tokens, but this model's limit is {limit} "
@@ -151,14 +149,12 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, limits: Limits 
             count=len(ids),
             limit=limit,
         )
-    if len(starts) == 1:
-        return ChatPrompt(ids, ())
     note = say(
         "the chat has outgrown this model's {limit} positions; oldest turns that are left out: {dropped}",
         limit=limit,
         dropped=dropped,
     )
-    return ChatPrompt(ids, (note,))
+    return ChatPrompt(ids, (note,) if dropped else ())
 
 
 class Conversation:

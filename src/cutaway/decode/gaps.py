@@ -77,11 +77,8 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
     found: list[Gap] = []
     filled = list(ids)
     for position, *row in zip(gaps, best.tolist(), probabilities.tolist(), strict=True):
-        candidates = [
-            Candidate(id, tokenizer.readable(id), probability)
-            for id, probability in zip(*row, strict=True)
-            if probability > 0
-        ]
+        likely = [(id, probability) for id, probability in zip(*row, strict=True) if probability > 0]
+        candidates = [Candidate(id, tokenizer.readable(id), probability) for id, probability in likely]
         found.append(Gap(position, candidates))
         filled[position] = candidates[0].id
     return Filled(text, tokenizer.decode(filled), ids, pieces, found)

@@ -61,10 +61,8 @@ def score_continuations(
     """Log-probability of every id of `targets`, each given its prompt (at least one token) and the ids before it."""
     device = next(model.parameters()).device
     pairs = list(zip(prompts, targets, strict=True))
-    ids, _ = pad_right(
-        [[*prompt, *target[:-1]] for prompt, target in pairs], model.config.pad_id or 0, device
-    )
-    labels, _ = pad_right(
-        [[*[IGNORED] * (len(prompt) - 1), *target] for prompt, target in pairs], IGNORED, device
-    )
+    rows = [[*prompt, *target[:-1]] for prompt, target in pairs]
+    counted = [[*[IGNORED] * (len(prompt) - 1), *target] for prompt, target in pairs]
+    ids, _ = pad_right(rows, model.config.pad_id or 0, device)
+    labels, _ = pad_right(counted, IGNORED, device)
     return score(model, {"ids": ids}, labels)  # padding on the right comes later than all that counts

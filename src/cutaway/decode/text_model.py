@@ -99,10 +99,8 @@ def end_ids_of(loaded: Loaded) -> list[int]:
     ids = [given] if isinstance(given, int) else given
     if ids is None:
         return []
-    if not (
-        isinstance(ids, list)
-        and all(isinstance(id, int) and 0 <= id < loaded.config.vocab_size for id in ids)
-    ):
+    size = loaded.config.vocab_size
+    if not (isinstance(ids, list) and all(isinstance(id, int) and 0 <= id < size for id in ids)):
         raise CutawayError(
             "{path}: eos_token_id is {given!r}, expected an id, or a list of ids, of the model",
             path=loaded.path,

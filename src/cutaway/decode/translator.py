@@ -10,18 +10,10 @@ import opencc
 import torch
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
 from cutaway.decode.search import GREEDY, USUAL, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
-from cutaway.decode.text_model import (
-    Hypothesis,
-    StreamedToken,
-    end_ids_of,
-    read_stream,
-    readable,
-    tokenizer_for,
-    unwanted_ids,
-)
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
@@ -42,7 +34,7 @@ _HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f]")
 
 _BEAM = Search(beam=4)
 _ONE = say("the text")
-_EMPTY = Hypothesis("", [], [], [], 0.0, "stop", [])
+_EMPTY = text_model.Hypothesis("", [], [], [], 0.0, "stop", [])
 
 
 @dataclass(frozen=True)
@@ -63,10 +55,10 @@ class Translation:
     """A source and what became of it, the best first."""
 
     source: Source
-    hypotheses: list[Hypothesis]
+    hypotheses: list[text_model.Hypothesis]
 
     @property
-    def best(self) -> Hypothesis:
+    def best(self) -> text_model.Hypothesis:
         return self.hypotheses[0]
 
 
@@ -78,10 +70,10 @@ class Translator:
     """
 
     def __init__(self, loaded: Loaded):
-        self.tokenizer = tokenizer_for(loaded, "encoder-decoder")
+        self.tokenizer = text_model.tokenizer_for(loaded, "encoder-decoder")
         assert isinstance(loaded.model, EncoderDecoder)
         self.model, self.config = loaded.model.eval(), loaded.config
-        self.end_ids = end_ids_of(loaded)
+        self.end_ids = text_model.end_ids_of(loaded)
         if not self.end_ids or self.config.decoder_start_id is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
             raise CutawayError(
@@ -89,7 +81,7 @@ class Translator:
                 path=loaded.path,
                 missing=missing,
             )
-        self._forbidden = unwanted_ids(loaded, self.tokenizer)
+        self._forbidden = text_model.unwanted_ids(loaded, self.tokenizer)
         self._route = route(self.tokenizer, self.end_ids[0])
         forced = loaded.generation.get("forced_bos_token_id")
         if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
@@ -98,7 +90,9 @@ class Translator:
                 path=loaded.path,
                 forced=forced,
             )
-        self._start = [self.config.decoder_start_id, *([forced] if isinstance(forced, int) else [])]
+        # what the decoder reads before it writes: its start token, and what is forced on it as the first word
+        self._start = self.config.decoder_start_id
+        self._forced = [] if forced is None else [forced]
 
     @property
     def languages(self) -> list[Language]:
@@ -133,8 +127,7 @@ class Translator:
         ]
         found = [Translation(source, [_EMPTY]) for source in sources]
         for places in batches([source.ids for source in sources], batch_size):
-            batch = [i for i in places if sources[i].ids]
-            if not batch:
+            if not (batch := [i for i in places if sources[i].ids]):
                 continue
             results = generate(
                 self.model,
@@ -148,7 +141,9 @@ class Translator:
             )
             for i, result in zip(batch, results, strict=True):
                 source, full = sources[i], search.attention == "full"
-                hypotheses = [readable(self.tokenizer, each, len(source.ids), full) for each in result]
+                hypotheses = [
+                    text_model.readable(self.tokenizer, each, len(source.ids), full) for each in result
+                ]
                 found[i] = Translation(source, hypotheses)
         return found
 
@@ -160,7 +155,7 @@ class Translator:
         search: Search = GREEDY,
         limits: Limits = USUAL,
         truncate: bool = False,
-    ) -> Iterator[StreamedToken]:
+    ) -> Iterator[text_model.StreamedToken]:
         """Translate one text greedily or by sampling, token by token; a blank text gives none. `prepare` tells
         the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
         source = self.prepare(text, to=to, truncate=truncate)
@@ -175,7 +170,7 @@ class Translator:
             eos_id=self.end_ids,
             forbidden=self._forbidden,
         )
-        return read_stream(self.tokenizer, steps)
+        return text_model.read_stream(self.tokenizer, steps)
 
     def prepare(
         self, text: str, *, to: Language | None = None, truncate: bool = False, name: Text = _ONE
@@ -206,8 +201,7 @@ class Translator:
                     room=room,
                     max_len=self.config.max_len,
                 )
-            ends = [group[-1] + 1 for group in encoding.characters if group[-1] < room]
-            kept = ends[-1] if ends else 0
+            kept = max((group[-1] + 1 for group in encoding.characters if group[-1] < room), default=0)
             notes.append(
                 say(
                     "only the first {kept} of the text's {count} tokens were translated",
@@ -215,18 +209,10 @@ class Translator:
                     count=whole,
                 )
             )
-        return Source(
-            text,
-            to,
-            [*before, *encoding.ids[:kept], *after],
-            [
-                *map(self.tokenizer.readable, before),
-                *encoding.pieces[:kept],
-                *map(self.tokenizer.readable, after),
-            ],
-            tuple(notes),
-            kept < whole,
-        )
+        ids = [*before, *encoding.ids[:kept], *after]
+        named = self.tokenizer.readable
+        pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]
+        return Source(text, to, ids, pieces, tuple(notes), kept < whole)
 
     def _direction(self, text: str, to: Language | None) -> Language | None:
         if to is not None and to not in OURS:
@@ -236,13 +222,13 @@ class Translator:
                 hint=nearest(to, OURS),
                 languages=listed(OURS),
             )
+        if to is not None and not self._route.ways:
+            raise CutawayError(
+                "this model has no language token for {to!r}: it translates one way only, so leave out "
+                "the target language",
+                to=to,
+            )
         if not self._route.ways:
-            if to is not None:
-                raise CutawayError(
-                    "this model has no language token for {to!r}: it translates one way only, so leave out "
-                    "the target language",
-                    to=to,
-                )
             return None
         to = to or target_of(text)
         if to not in self._route.ways:
@@ -255,7 +241,7 @@ class Translator:
 
     def start(self, source: Source) -> list[int]:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
-        return [*self._start[:1], *(self._route.start(source.to) or self._start[1:])]
+        return [self._start, *(self._route.start(source.to) or self._forced)]
 
     def _limits(self, source: Source, limits: Limits) -> Limits:
         return limits.within(self.config.max_len, usual=2 * len(source.ids) + 20)
@@ -293,7 +279,7 @@ class Route:
 def route(tokenizer: Tokenizer, end_id: int) -> Route:
     """The route that a model's vocabulary shows: by its language tokens, and by what its tokenizer.json puts around a
     text. Every source ends with the end token."""
-    before, after = tokenizer.around or ([], [])
+    before, after = tokenizer.around
     for names, begins_target in ((_BEFORE_SOURCE, False), (_BEFORE_BOTH, True)):
         found = {language: _first_control(tokenizer, tokens) for language, tokens in names.items()}
         ways = {language: id for language, id in found.items() if id is not None}

@@ -2,8 +2,10 @@
 become batches."""
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
@@ -40,15 +42,13 @@ def prepare(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
     `tell` gets a line for what was read, left out or replaced. Raises CutawayError for data that are missing,
     malformed or empty.
     """
-    paths = [Path(recipe.data.folder) / source.path for source in recipe.data.all_sources]
-    paths += [Path(recipe.data.folder) / source.other for source in recipe.data.all_sources if source.other]
     # every file can be opened, before the first is read to its end
-    for path in paths:
-        next(iter(raw_lines(path)), None)
+    sources, place = recipe.data.all_sources, Path(recipe.data.folder)
+    for name in [source.path for source in sources] + [source.other for source in sources if source.other]:
+        next(iter(raw_lines(place / name)), None)
     tokenizer = _known_tokenizer(recipe.tokenizer, folder)
-    if recipe.train.objective == "seq2seq":
-        return _prepare_pairs(recipe, folder, tokenizer, tell)
-    return _prepare_texts(recipe, folder, tokenizer, tell)
+    of_kind = _prepare_pairs if recipe.train.objective == "seq2seq" else _prepare_texts
+    return of_kind(recipe, folder, tokenizer, tell)
 
 
 def decoder_start(tokenizer: Tokenizer) -> int:
@@ -81,11 +81,8 @@ def _learn_tokenizer(
 ) -> Tokenizer:
     """Learn a tokenizer from `texts` and keep it in `folder`/tokenizer. `template` says what stands around a text in
     training, for whoever opens it."""
-    step = max(1, -(-len(texts) // part.texts))
-    chosen = texts[::step]
-    tell(
-        say("tokenizer: learning a {kind} vocabulary from {count:,} texts", kind=part.kind, count=len(chosen))
-    )
+    chosen = texts[:: max(1, math.ceil(len(texts) / part.texts))]
+    tell("tokenizer: learning a {kind} vocabulary from {count:,} texts", kind=part.kind, count=len(chosen))
     tokenizer = Tokenizer.train(
         chosen,
         part.kind,
@@ -100,13 +97,8 @@ def _learn_tokenizer(
     )
     kept = folder / "tokenizer"
     write_folder(kept, tokenizer.save)
-    tell(say("tokenizer: {count:,} pieces, kept in {path}", count=tokenizer.vocab_size, path=kept))
+    tell("tokenizer: {count:,} pieces, kept in {path}", count=tokenizer.vocab_size, path=kept)
     return tokenizer
-
-
-def _tell_report(path: Path, report: Report, tell: Tell) -> None:
-    """Tell what was met while the file at `path` was read."""
-    tell(say("{path}: {report}", path=path, report=report.told()))
 
 
 def _stretch(source: Source, count: int) -> slice:
@@ -128,7 +120,7 @@ def _all_held(wanted: int, count: int) -> CutawayError:
 
 
 def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: Tell) -> Prepared:
-    data, budget, ways = recipe.data, recipe.train.batch_tokens, recipe.data.ways
+    data, ways = recipe.data, recipe.data.ways
     source, target = ways[0]
     marks = {column: f">>{language}<<" for column, language in data.languages.items()}
     for mark in marks.values():
@@ -138,8 +130,9 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
             )
     pairs = [pair for part in data.sources for pair in _read_pairs(part, data, source, target, tell)]
     pairs, held = hold_out(pairs, data, tell)
-    for part in data.validation.sources:
-        held += _read_pairs(part, data, source, target, tell)
+    held += [
+        pair for part in data.validation.sources for pair in _read_pairs(part, data, source, target, tell)
+    ]
     if not pairs:
         raise CutawayError("the sources hold no pair to train on")
     weights = _weights(data, {pair.domain for pair in pairs})
@@ -151,7 +144,12 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
         languages=list(data.languages.values()),
         template="$A </s>",
     )
-    pad, start = tokenizer.require("pad"), decoder_start(tokenizer)
+    batches_of = partial(
+        PairBatches,
+        budget=recipe.train.batch_tokens,
+        pad_id=tokenizer.require("pad"),
+        decoder_start_id=decoder_start(tokenizer),
+    )
 
     def examples(chosen: Sequence[Pair], what: Phrase) -> dict[str, Pairs]:
         report = Report()
@@ -167,38 +165,26 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
         kept = sum(len(part) for part in found.values())
         left_out = say("{empty:,} blank, {long:,} too long", empty=report.empty, long=report.long)
         tell(
-            say(
-                "{what}: {count:,} pairs, {kept:,} examples, {left_out}",
-                what=what,
-                count=len(chosen),
-                kept=kept,
-                left_out=left_out,
-            )
+            "{what}: {count:,} pairs, {kept:,} examples, {left_out}",
+            what=what,
+            count=len(chosen),
+            kept=kept,
+            left_out=left_out,
         )
         if kept == 0:
             raise CutawayError("no {what} pair is left: {left_out}", what=what, left_out=left_out)
         return found
 
-    batches = PairBatches(
-        [part.weighted(weights[domain]) for domain, part in sorted(examples(pairs, TRAINING).items())],
-        budget=budget,
-        pad_id=pad,
-        decoder_start_id=start,
-        seed=recipe.run.seed,
-    )
+    parts = sorted(examples(pairs, TRAINING).items())
+    batches = batches_of([part.weighted(weights[domain]) for domain, part in parts], seed=recipe.run.seed)
     if not held:
         return Prepared(tokenizer=tokenizer, batches=batches)
-    checks = list(examples(held, VALIDATION).values())
-    once = PairBatches(checks, budget=budget, pad_id=pad, decoder_start_id=start)
+    once = batches_of(list(examples(held, VALIDATION).values()))
     shown = held[: data.validation.translations]
+    texts = {source: [pair.source for pair in shown], target: [pair.target for pair in shown]}
     directions = [
-        Direction(
-            source=way[0],
-            target=way[1],
-            texts=[pair.source if way[0] == source else pair.target for pair in shown],
-            references=[pair.target if way[0] == source else pair.source for pair in shown],
-        )
-        for way in (ways if shown else [])
+        Direction(source=one, target=other, texts=texts[one], references=texts[other])
+        for one, other in (ways if shown else [])
     ]
     return Prepared(tokenizer=tokenizer, batches=batches, validation=list(once.once()), directions=directions)
 
@@ -216,7 +202,7 @@ def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Te
         rows = read_jsonl(path, (source, target), part.errors, report)
         found = (Pair(one, two, "", line) for line, (one, two) in enumerate(rows, 1))
     pairs = [replace(pair, domain=part.domain) if part.domain is not None else pair for pair in found]
-    _tell_report(path, report, tell)
+    tell("{path}: {report}", path=path, report=report.told())
     return pairs[_stretch(part, len(pairs))]
 
 
@@ -242,11 +228,9 @@ def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair],
     sources, targets = {pair.source for pair in held}, {pair.target for pair in held}
     rest = [pair for pair in pairs if pair.source not in sources and pair.target not in targets]
     tell(
-        say(
-            "validation: {count:,} pairs held out; {more:,} more share a side with one",
-            count=len(held),
-            more=len(pairs) - len(rest) - len(held),
-        )
+        "validation: {count:,} pairs held out; {more:,} more share a side with one",
+        count=len(held),
+        more=len(pairs) - len(rest) - len(held),
     )
     return rest, held
 
@@ -285,9 +269,8 @@ def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     if not texts:
         raise CutawayError("the sources hold no text to train on")
     template = "[CLS] $A [SEP]" if masked else None if data.one_text else "<s> $A"
-    roles = BERT_ROLES if masked else None
     tokenizer = known or _learn_tokenizer(
-        recipe.tokenizer, folder, texts, tell, roles=roles, template=template
+        recipe.tokenizer, folder, texts, tell, roles=BERT_ROLES if masked else None, template=template
     )
     batches = _text_batches(recipe, texts, tokenizer, tell, TRAINING)
     if not held:
@@ -301,17 +284,14 @@ def _text_batches(
     recipe: Recipe, texts: list[str], tokenizer: Tokenizer, tell: Tell, what: Phrase
 ) -> TextBatches:
     part, seed, context = recipe.train, recipe.run.seed, recipe.context
-    rows = part.batch_rows or max(1, part.batch_tokens // context)
-    report = Report()
+    rows, report = part.batch_rows or max(1, part.batch_tokens // context), Report()
     ids = document_ids(texts, tokenizer, report)
     tell(
-        say(
-            "{what}: {documents:,} documents, {tokens:,} tokens, {blank:,} blank",
-            what=what,
-            documents=len(texts),
-            tokens=len(ids.flat),
-            blank=report.empty,
-        )
+        "{what}: {documents:,} documents, {tokens:,} tokens, {blank:,} blank",
+        what=what,
+        documents=len(texts),
+        tokens=len(ids.flat),
+        blank=report.empty,
     )
     if part.objective == "masked":
         return MaskedBatches(
@@ -345,14 +325,9 @@ def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
         if source.heading:
             bodies = ["\n".join(text.split("\n")[source.heading :]) for text in texts]
             texts = [body for body in bodies if body]
-            tell(
-                say(
-                    "{path}: {count:,} documents are only a heading, left out",
-                    path=path,
-                    count=len(bodies) - len(texts),
-                )
-            )
-    _tell_report(path, report, tell)
+            bare = len(bodies) - len(texts)
+            tell("{path}: {count:,} documents are only a heading, left out", path=path, count=bare)
+    tell("{path}: {report}", path=path, report=report.told())
     if source.format == "text" and source.split == "file":
         return [text[_stretch(source, len(text))] for text in texts]
     return texts[_stretch(source, len(texts))]
@@ -366,5 +341,5 @@ def _hold_out_texts(texts: list[str], wanted: int, tell: Tell) -> tuple[list[str
     rest = [text for text in texts if text not in held]
     if not rest:
         raise _all_held(wanted, len(texts))
-    tell(say("validation: {count:,} documents held out", count=len(held)))
+    tell("validation: {count:,} documents held out", count=len(held))
     return rest, sorted(held)

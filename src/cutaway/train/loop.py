@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -15,13 +15,7 @@ from torch import Tensor
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batches.batch import Batch
-from cutaway.train.machine import (
-    RandomState,
-    draw_seed,
-    give_back_memory,
-    random_state,
-    restore_random_state,
-)
+from cutaway.train.machine import RandomState, draw_seed, give_back_memory, random_state, restore_random_state
 from cutaway.train.objective import Objective
 from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress
@@ -44,38 +38,29 @@ class TrainingStopped(CutawayError):
     """Training could not go on; the message names step, sample ids and the last good checkpoint."""
 
 
+@dataclass
 class Trainer:
-    """Trains `model` by `plan` in `folder` until the plan's limits are reached, early stop, or a signal.
+    """Trains `model` by `plan` in `folder` until the plan's limits are reached, early stop, or a signal."""
 
-    `write_model(path, model)` writes a Hugging Face folder; `validate(model, interrupted)` returns Scores or
-    None when it was interrupted; `fingerprint` is the recipe as plain values, kept with every checkpoint.
-    """
+    model: Model
+    batches: Batches
+    objective: Objective
+    plan: TrainPart
+    optimizer: Optimizer
+    average: Average
+    folder: RunFolder
+    _: KW_ONLY
+    write_model: Callable[[Path, Model], None]  # as a Hugging Face folder
+    validate: Callable[[Model, Callable[[], bool]], Scores | None] | None = None  # None: it was interrupted
+    progress: Progress
+    precision: torch.dtype = torch.float32
+    seed: int = 1
+    fingerprint: dict[str, object] = field(default_factory=dict)  # the recipe, kept with every checkpoint
+    interrupted: Callable[[], bool] = lambda: False
 
-    def __init__(
-        self,
-        model: Model,
-        batches: Batches,
-        objective: Objective,
-        plan: TrainPart,
-        optimizer: Optimizer,
-        average: Average,
-        folder: RunFolder,
-        *,
-        write_model: Callable[[Path, Model], None],
-        validate: Callable[[Model, Callable[[], bool]], Scores | None] | None = None,
-        progress: Progress,
-        precision: torch.dtype = torch.float32,
-        seed: int = 1,
-        fingerprint: dict[str, object] | None = None,
-        interrupted: Callable[[], bool] = lambda: False,
-    ):
-        self.model, self.batches, self.objective, self.plan = model, batches, objective, plan
-        self.optimizer, self.average, self.folder = optimizer, average, folder
-        self.write_model, self.validate, self.progress = write_model, validate, progress
-        self.precision, self.seed = precision, seed
-        self.fingerprint, self.interrupted = fingerprint or {}, interrupted
+    def __post_init__(self) -> None:
         self.position = Position()
-        self.device = next(model.parameters()).device
+        self.device = next(self.model.parameters()).device
         self._saved_step: int | None = None
 
     def run(self) -> Position:
@@ -86,8 +71,7 @@ class Trainer:
                 better = False
                 if self._validation_due():
                     best = self.position.best_step
-                    if not self._validate():
-                        # interrupted: the validation is repeated on resume
+                    if not self._validate():  # interrupted: the validation is repeated on resume
                         break
                     better = self.position.best_step != best
                 if better or self._save_due(last_save):
@@ -100,17 +84,15 @@ class Trainer:
         return self.position
 
     def _save_due(self, last: float) -> bool:
-        step, seconds = self.position.step, self.plan.save_every_seconds
-        if step == 0 or step == self._saved_step:
+        step, seconds = self.position.step, self.plan.save_every_seconds or math.inf
+        if step in (0, self._saved_step):
             return False
-        return step % self.plan.save_every == 0 or (
-            seconds is not None and time.monotonic() - last >= seconds
-        )
+        return step % self.plan.save_every == 0 or time.monotonic() - last >= seconds
 
     def _finished(self) -> bool:
         at, patience = self.position, self.plan.patience
         if patience is not None and at.stale >= patience:
-            self.progress.tell(say("early stop: validations without a better loss: {count}", count=at.stale))
+            self.progress.tell("early stop: validations without a better loss: {count}", count=at.stale)
             return True
         return self.plan.reached(at.step, at.tokens, at.seconds)
 
@@ -120,7 +102,7 @@ class Trainer:
         before = self.batches.state(), random_state(self.device)
         losses: list[Tensor] = []
         counts: list[int] = []
-        index: list[int] = []
+        index: list[int] = []  # of the samples
         self.model.train()
         self.optimizer.zero_grad()
         for i, batch in enumerate(islice(self.batches, self.plan.accumulate)):
@@ -169,21 +151,19 @@ class Trainer:
         if at.bad_in_a_row >= self.plan.max_bad_steps:
             saved = self.save()
             raise TrainingStopped(
-                say(
-                    "stopped at step {step}: loss or gradient was not finite in {count} steps in a row (samples of "
-                    "the last: {samples}); no such step reached the weights, which are whole in {path}. A lower "
-                    "train.lr or a longer train.warmup may help",
-                    step=at.step,
-                    count=at.bad_in_a_row,
-                    samples=_some(index),
-                    path=saved,
-                )
+                "stopped at step {step}: loss or gradient was not finite in {count} steps in a row (samples of "
+                "the last: {samples}); no such step reached the weights, which are whole in {path}. A lower "
+                "train.lr or a longer train.warmup may help",
+                step=at.step,
+                count=at.bad_in_a_row,
+                samples=_some(index),
+                path=saved,
             )
         return True
 
     def _normalise(self, tokens: int) -> float:
         """Turn summed gradients into those of the loss per token, clipped. Returns their norm before clipping."""
-        gradients = [p.grad for p in self.optimizer.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self.optimizer.names if p.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients)) / tokens
         scale = 1.0 / tokens
         if self.plan.clip is not None and norm > self.plan.clip:
@@ -216,13 +196,11 @@ class Trainer:
         at.validated = at.step
         if not math.isfinite(scores.loss):
             raise TrainingStopped(
-                say(
-                    "step {step}: the validation loss is {loss}; nothing is exported. Earlier checkpoints lie in "
-                    "{path}; a smaller train.lr, or other values in [model], may help",
-                    step=at.step,
-                    loss=scores.loss,
-                    path=self.folder.path,
-                )
+                "step {step}: the validation loss is {loss}; nothing is exported. Earlier checkpoints lie in "
+                "{path}; a smaller train.lr, or other values in [model], may help",
+                step=at.step,
+                loss=scores.loss,
+                path=self.folder.path,
             )
         better = at.best_loss is None or scores.loss < at.best_loss
         at.stale = 0 if better else at.stale + 1
@@ -238,10 +216,13 @@ class Trainer:
         if self._saved_step == at.step:
             return self.folder.at(at.step)
         generators = random_state(self.device)
-        tensors = {f"model/{name}": p for name, p in self.model.named_parameters()}
-        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.state().items()}
-        tensors |= {f"average/{name}": value for name, value in self.average.state().items()}
-        tensors |= {f"random/{name}": value for name, value in generators.tensors.items()}
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "model": dict(self.model.named_parameters()),
+            "optimizer": self.optimizer.state(),
+            "average": self.average.state(),
+            "random": generators.tensors,
+        }
+        tensors = {f"{part}/{name}": value for part, held in parts.items() for name, value in held.items()}
         values = {
             "version": 1,
             "position": asdict(at),
@@ -289,12 +270,10 @@ class Trainer:
         self.progress.rewind(self.position.step)
         if values.get("threads") != torch.get_num_threads():
             self.progress.tell(
-                say(
-                    "the checkpoint was made with {before} threads, this run has {now}: sums may differ in their "
-                    "last bit",
-                    before=values.get("threads"),
-                    now=torch.get_num_threads(),
-                )
+                "the checkpoint was made with {before} threads, this run has {now}: sums may differ in their "
+                "last bit",
+                before=values.get("threads"),
+                now=torch.get_num_threads(),
             )
 
 

@@ -4,10 +4,10 @@ import ctypes
 import hashlib
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Literal
 
 import torch
@@ -48,9 +48,8 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 def pick_precision(name: Literal["auto", "bf16", "fp32"], device: torch.device) -> torch.dtype:
     """The type of matrix products: bf16 under autocast, or fp32. "auto": bf16 where hardware has it."""
-    if name == "auto":
-        return torch.bfloat16 if multiplies_bf16(device) else torch.float32
-    return torch.bfloat16 if name == "bf16" else torch.float32
+    reduced = multiplies_bf16(device) if name == "auto" else name == "bf16"
+    return torch.bfloat16 if reduced else torch.float32
 
 
 @contextmanager
@@ -110,9 +109,6 @@ def draw_seed(seed: int, step: int, part: int) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-Handler = Callable[[int, FrameType | None], object] | int | None
-
-
 class Interrupts:
     """Within this context the first SIGINT or SIGTERM only sets `received`; a second one ends the process at once.
 
@@ -121,11 +117,11 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        self._before: dict[signal.Signals, Handler] = {}
 
     def __enter__(self) -> "Interrupts":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._note)
+        self._before = {
+            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -136,9 +132,7 @@ class Interrupts:
     def __call__(self) -> bool:
         return self.received is not None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

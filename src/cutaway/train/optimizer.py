@@ -109,9 +109,6 @@ class Optimizer:
         self.adamw = torch.optim.AdamW(groups, lr=lr, betas=betas, eps=eps, fused=True)
         self.muon = Muon(inside, momentum, weight_decay)
 
-    def parameters(self) -> list[nn.Parameter]:
-        return list(self.names)
-
     def step(self, factor: float) -> None:
         """One update at `factor` times the peak learning rate, from the gradients that lie in `.grad`."""
         for group in self.adamw.param_groups:
@@ -159,11 +156,13 @@ class Average:
     ):
         self.name, self.decay, self.count, self.every = name, decay, count, every
         self.updates = 0
-        self._names = [n for n, _ in model.named_parameters()]
-        self._live = [p for _, p in model.named_parameters()]
+        self._live = dict(model.named_parameters())
         self._copies: list[list[Tensor]] = []  # ema: one; mean: up to `count`, oldest first
         if name == "ema":
-            self._copies.append([p.detach().clone() for p in self._live])
+            self._copies.append(self._snapshot())
+
+    def _snapshot(self) -> list[Tensor]:
+        return [p.detach().clone() for p in self._live.values()]
 
     @torch.no_grad()
     def update(self) -> None:
@@ -171,10 +170,10 @@ class Average:
         self.updates += 1
         if self.name == "ema":
             decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-            for mean, p in zip(self._copies[0], self._live, strict=True):
+            for mean, p in zip(self._copies[0], self._live.values(), strict=True):
                 mean.lerp_(p, 1 - decay)
         elif self.name == "mean" and self.updates % self.every == 0:
-            self._copies.append([p.detach().clone() for p in self._live])
+            self._copies.append(self._snapshot())
             del self._copies[: -self.count]
 
     @contextmanager
@@ -183,31 +182,27 @@ class Average:
         if not self._copies:
             yield
             return
-        raw = [p.detach().clone() for p in self._live]
+        raw = self._snapshot()
         with torch.no_grad():
-            for p, *copies in zip(self._live, *self._copies, strict=True):
+            for p, *copies in zip(self._live.values(), *self._copies, strict=True):
                 p.copy_(torch.stack(copies).mean(0))
         try:
             yield
         finally:
             with torch.no_grad():
-                for p, value in zip(self._live, raw, strict=True):
+                for p, value in zip(self._live.values(), raw, strict=True):
                     p.copy_(value)
 
     def state(self) -> dict[str, Tensor]:
         return {
             f"{i}/{name}": tensor
             for i, copy in enumerate(self._copies)
-            for name, tensor in zip(self._names, copy, strict=True)
+            for name, tensor in zip(self._live, copy, strict=True)
         }
 
     def restore(self, tensors: Mapping[str, Tensor], updates: int) -> None:
         self.updates = updates
-        numbers = sorted({int(key.partition("/")[0]) for key in tensors})
         self._copies = [
-            [
-                tensors[f"{i}/{name}"].to(p.device).clone()
-                for name, p in zip(self._names, self._live, strict=True)
-            ]
-            for i in numbers
+            [tensors[f"{i}/{name}"].to(p.device, copy=True) for name, p in self._live.items()]
+            for i in sorted({int(key.partition("/")[0]) for key in tensors})
         ]

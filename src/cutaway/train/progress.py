@@ -6,21 +6,25 @@ Whoever watches is told in their own language; what is written for programs is E
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from cutaway.errors import CutawayError
 from cutaway.train.validation import Scores
-from cutaway.words import Phrase, Text, listed, said, say, told
+from cutaway.words import Phrase, listed, phrase, said, say, told
 
-Tell = Callable[[Text], None]  # one line for whoever watches
 _NAMES = {"loss": say("loss"), "bits_per_byte": say("bits per byte")}
+
+
+class Tell(Protocol):
+    """Says one line to whoever watches."""
+
+    def __call__(self, line: Phrase | str, **values: object) -> None: ...
 
 
 class ScalarWriter(Protocol):
@@ -37,48 +41,30 @@ class Progress:
     """
 
     def __init__(
-        self,
-        log: Path,
-        *,
-        stream: TextIO | None = None,
-        every: float = 30.0,
-        tensorboard: Path | None = None,
+        self, log: Path, *, stream: TextIO | None = None, every: float = 30.0, tensorboard: Path | None = None
     ):
-        self.log = log
+        self.log, self.every = log, every
         self.console = Console(file=stream or sys.stderr)
-        self.every = every
         self._writer = None if tensorboard is None else open_tensorboard(tensorboard)
         self._file: TextIO | None = None
-        self._bar: Bar | None = None
-        self._task: TaskID | None = None
         self._loss: float | None = None
         self._rate: float | None = None
         self._said = time.monotonic()
 
     def __enter__(self) -> "Progress":
         self._file = open(self.log, "a", encoding="utf-8")
-        if self.console.is_terminal:
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
-                TextColumn("{task.percentage:>3.0f} %"),
-                console=self.console,
-            )
-            self._task = self._bar.add_task(told("starting"), total=1.0)
-            self._bar.start()
+        columns = TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.percentage:>3.0f} %")
+        self._bar = Bar(*columns, console=self.console, disable=not self.console.is_terminal)
+        self._task = self._bar.add_task(told("starting"), total=1.0)
+        self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        if self._writer is not None:
-            self._writer.close()
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        for opened in (self._file, self._writer):
+            if opened is not None:
+                opened.close()
+        self._file = None
 
     def rewind(self, step: int) -> None:
         """Forget log lines after `step`: a resumed run takes those steps again."""
@@ -115,24 +101,21 @@ class Progress:
         self._rate = rate if self._rate is None else 0.95 * self._rate + 0.05 * rate
         if isinstance(loss, float):
             self._loss = loss if self._loss is None else 0.95 * self._loss + 0.05 * loss
-        if self._writer is not None:
-            for name in ("loss", "lr", "gradient_norm"):
-                value = entry.get(name)
-                if isinstance(value, float):
-                    self._writer.add_scalar(f"train/{name}", value, int(str(entry["step"])))
+        self._plot(
+            "train", {name: entry.get(name) for name in ("loss", "lr", "gradient_norm")}, entry["step"]
+        )
         if skipped is not None:
             words = say("step {step} skipped: {reason}", step=entry["step"], reason=skipped)
-            samples = entry.get("samples")
-            self.tell(
-                say("{skipped}, samples {samples}", skipped=words, samples=samples) if samples else words
-            )
+            if samples := entry.get("samples"):
+                words = say("{skipped}, samples {samples}", skipped=words, samples=samples)
+            self.tell(words)
         shown = [say("step {step}", step=entry["step"])]
         if self._loss is not None:
             shown.append(say("loss {loss:.4f}", loss=self._loss))
         shown.append(say("{rate:,.0f} tokens/s", rate=self._rate))
         shown.append(say("{time} left", time=clock(elapsed / done - elapsed if done > 0 else 0.0)))
         line = said(listed(shown, " · "))
-        if self._bar is not None and self._task is not None:
+        if self.console.is_terminal:
             self._bar.update(self._task, description=line, completed=min(done, 1.0))
         elif time.monotonic() - self._said >= self.every:
             self._said = time.monotonic()
@@ -141,21 +124,28 @@ class Progress:
     def validation(self, step: int, scores: Scores, better: bool) -> None:
         values = scores.values()
         self._write({"step": step, "validation": values, "samples": scores.samples})
-        if self._writer is not None:
-            for name, value in values.items():
-                self._writer.add_scalar(f"validation/{name}", value, step)
+        self._plot("validation", values, step)
         shown = [
-            say("{name} {value:.4g}", name=_NAMES.get(name, name), value=value)
-            for name, value in values.items()
+            say("{name} {value:.4g}", name=_NAMES.get(name, name), value=n) for name, n in values.items()
         ]
         line = say("step {step} validation: {scores}", step=step, scores=listed(shown, " · "))
         self.tell(say("{line} (best so far)", line=line) if better else line)
         for source, output, reference in scores.samples:
-            self.tell(f"  {source} → {output}" + (f"   ({reference})" if reference else ""))
+            pair = f"  {source} → {output}"
+            pair += f"   ({reference})" if reference else ""
+            self.tell(pair)
 
-    def tell(self, text: Text) -> None:
+    def tell(self, line: Phrase | str, **values: object) -> None:
         """One line for whoever watches, above the progress line where there is one."""
-        self.console.print(said(text), markup=False, highlight=False, soft_wrap=True)
+        self.console.print(said(phrase(line, **values)), markup=False, highlight=False, soft_wrap=True)
+
+    def _plot(self, group: str, values: Mapping[str, object], step: object) -> None:
+        """Numbers for TensorBoard, where it is asked for."""
+        if self._writer is None:
+            return
+        for name, value in values.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(f"{group}/{name}", value, int(str(step)))
 
     def _write(self, entry: dict[str, object]) -> None:
         if self._file is not None:

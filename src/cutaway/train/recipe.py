@@ -4,6 +4,8 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -28,13 +30,13 @@ FAMILY = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "enc
 class RunPart:
     """[run]: what the run is called, where it goes, what it runs on."""
 
-    name: str = key(say("the run's name, and its folder's"))
+    name: str = key("the run's name, and its folder's")
     folder: str | None = key(
-        say("the run's folder; not given: runs/NAME, from where cutaway is started"), default=None
+        "the run's folder; not given: runs/NAME, from where cutaway is started", default=None
     )
-    seed: int = key(say("seed of every random choice"), default=1, ge=0, lt=2**63)
-    device: str = key(say("auto, cpu or cuda; auto is CUDA where there is one"), default="auto")
-    threads: int | None = key(say("CPU threads; not given: torch's choice"), default=None, ge=1, le=1024)
+    seed: int = key("seed of every random choice", default=1, ge=0, lt=2**63)
+    device: str = key("auto, cpu or cuda; auto is CUDA where there is one", default="auto")
+    threads: int | None = key("CPU threads; not given: torch's choice", default=None, ge=1, le=1024)
 
     def __post_init__(self) -> None:
         if not self.name or self.name in (".", "..") or any(mark in self.name for mark in "/\\"):
@@ -47,8 +49,8 @@ class RunPart:
 class ModelPart(ModelConfig):
     """[model]: a preset, the keys of a model's config, or both. What only a tokenizer can tell is filled in later."""
 
-    preset: str | None = key(say("named values to start from"), default=None)
-    vocab_size: int = key(say("token ids; not given: the tokenizer's"), default=PIECES, ge=1, le=PIECES)
+    preset: str | None = key("named values to start from", default=None)
+    vocab_size: int = key("token ids; not given: the tokenizer's", default=PIECES, ge=1, le=PIECES)
 
     def filled(self, found: Mapping[str, int | None]) -> ModelConfig:
         """The model's config, with what was `found` in the tokenizer (vocabulary size, ids) where the recipe does not
@@ -62,19 +64,19 @@ class ModelPart(ModelConfig):
 class TokenizerPart:
     """[tokenizer]: an existing one, or how to learn one from the training texts."""
 
-    path: str | None = key(say("an existing tokenizer.json, or a folder with one"), default=None)
-    kind: Kind = key(say("what pieces are"), default="bpe")
+    path: str | None = key("an existing tokenizer.json, or a folder with one", default=None)
+    kind: Kind = key("what pieces are", default="bpe")
     vocab_size: int = key(
-        say("ids, control tokens included; 0 (words, characters): all that are frequent"),
+        "ids, control tokens included; 0 (words, characters): all that are frequent",
         default=8000,
         ge=0,
         le=PIECES,
     )
-    min_count: int = key(say("how often a piece must occur"), default=2, ge=1)
-    coverage: float = key(say("part of the text whose characters are pieces"), default=0.9995, gt=0, le=1)
-    normalization: Normalization = key(say("Unicode normal form of the text"), default="none")
-    lowercase: bool = key(say("fold the text to lower case"), default=False)
-    texts: int = key(say("the most training texts it learns from"), default=1_000_000, ge=1)
+    min_count: int = key("how often a piece must occur", default=2, ge=1)
+    coverage: float = key("part of the text whose characters are pieces", default=0.9995, gt=0, le=1)
+    normalization: Normalization = key("Unicode normal form of the text", default="none")
+    lowercase: bool = key("fold the text to lower case", default=False)
+    texts: int = key("the most training texts it learns from", default=1_000_000, ge=1)
 
     def __post_init__(self) -> None:
         if self.path is None and self.vocab_size == 0 and self.kind not in ("words", "characters"):
@@ -87,26 +89,21 @@ class TokenizerPart:
 class Source:
     """[[data.sources]]: one file of examples, plain or gzipped (see text.corpus for what each format takes)."""
 
-    path: str = key(say("the file, from data.folder"))
-    format: Literal["tsv", "parallel", "jsonl", "text"] = key(say("how examples lie in it"), default="tsv")
+    path: str = key("the file, from data.folder")
+    format: Literal["tsv", "parallel", "jsonl", "text"] = key("how examples lie in it", default="tsv")
     columns: tuple[str, ...] = key(
-        say("tsv: the columns' names, else the first line has them; parallel: the two files'"), default=()
+        "tsv: the columns' names, else the first line has them; parallel: the two files'", default=()
     )
-    other: str | None = key(say("parallel: the file of the second column"), default=None)
-    field: str = key(say("jsonl without directions: the field that holds the text"), default="text")
-    domain: str | None = key(
-        say("a name for all its examples, else a column `domain` has them"), default=None
-    )
-    split: Split = key(say("text: what divides documents"), default="lines")
+    other: str | None = key("parallel: the file of the second column", default=None)
+    field: str = key("jsonl without directions: the field that holds the text", default="text")
+    domain: str | None = key("a name for all its examples, else a column `domain` has them", default=None)
+    split: Split = key("text: what divides documents", default="lines")
     heading: int = key(
-        say("text: lines left out at each document's start, such as a poem's title"), default=0, ge=0
+        "text: lines left out at each document's start, such as a poem's title", default=0, ge=0
     )
-    errors: Errors = key(say("bad lines: stop, or go on and count them"), default="strict")
+    errors: Errors = key("bad lines: stop, or go on and count them", default="strict")
     part: tuple[float, ...] = key(
-        say("the stretch of its examples (split = file: characters) that is used"),
-        default=(0.0, 1.0),
-        ge=0,
-        le=1,
+        "the stretch of its examples (split = file: characters) that is used", default=(0.0, 1.0), ge=0, le=1
     )
 
     def __post_init__(self) -> None:
@@ -123,10 +120,8 @@ class Source:
             raise CutawayError(
                 "{path}: format text has no pairs; expected tsv, parallel or jsonl", path=self.path
             )
-        if self.format == "jsonl" or not self.columns:
-            return
         for name in (source, target):
-            if name not in self.columns:
+            if self.format != "jsonl" and self.columns and name not in self.columns:
                 raise CutawayError(
                     "{path}: no column {name!r}{hint}; columns: {columns}",
                     path=self.path,
@@ -140,32 +135,32 @@ class Source:
 class Validation:
     """[data.validation]: examples held out of the sources, or sources of their own."""
 
-    hold_out: int = key(say("number of examples held out, the same whatever the seed"), default=0, ge=0)
-    domains: tuple[str, ...] = key(say("seq2seq: held out of these domains alone"), default=())
-    sources: tuple[Source, ...] = key(say("files of their own, as in data.sources"), default=())
+    hold_out: int = key("number of examples held out, the same whatever the seed", default=0, ge=0)
+    domains: tuple[str, ...] = key("seq2seq: held out of these domains alone", default=())
+    sources: tuple[Source, ...] = key("files of their own, as in data.sources", default=())
     translations: int = key(
-        say("seq2seq: sentences translated at every validation, for BLEU and chrF"), default=0, ge=0
+        "seq2seq: sentences translated at every validation, for BLEU and chrF", default=0, ge=0
     )
-    samples: int = key(say("seq2seq: translations shown at every validation"), default=3, ge=0)
+    samples: int = key("seq2seq: translations shown at every validation", default=3, ge=0)
 
 
 @checked
 class DataPart:
     """[data]: where the examples come from and how they become batches."""
 
-    folder: str = key(say("where the files lie"), default=".")
-    sources: tuple[Source, ...] = key(say("the files, a table each"))
+    folder: str = key("where the files lie", default=".")
+    sources: tuple[Source, ...] = key("the files, a table each")
     weights: dict[str, float] = key(
-        say('seq2seq: times an epoch sees a domain; "*": any other'), default_factory=dict, ge=0, le=1_000
+        'seq2seq: times an epoch sees a domain; "*": any other', default_factory=dict, ge=0, le=1_000
     )
-    directions: tuple[str, ...] = key(say('seq2seq: "zh>en", or both ways, by columns'), default=())
+    directions: tuple[str, ...] = key('seq2seq: "zh>en", or both ways, by columns', default=())
     languages: dict[str, str] = key(
-        say("seq2seq: a column's language; sources then begin with >>eng<<"), default_factory=dict
+        "seq2seq: a column's language; sources then begin with >>eng<<", default_factory=dict
     )
-    max_source: int = key(say("seq2seq: tokens; longer examples are left out"), default=128, ge=2)
-    max_target: int = key(say("seq2seq: tokens; longer examples are left out"), default=128, ge=2)
-    context: int | None = key(say("causal, masked: tokens a row; else model.max_len"), default=None, ge=1)
-    validation: Validation = key(say("what validation looks at"), default=Validation())
+    max_source: int = key("seq2seq: tokens; longer examples are left out", default=128, ge=2)
+    max_target: int = key("seq2seq: tokens; longer examples are left out", default=128, ge=2)
+    context: int | None = key("causal, masked: tokens a row; else model.max_len", default=None, ge=1)
+    validation: Validation = key("what validation looks at", default=Validation())
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -210,10 +205,10 @@ class Schedule:
     of 0.
     """
 
-    schedule: ScheduleName = key(say("how the learning rate goes on after its peak"), default="inverse_sqrt")
-    warmup: int = key(say("updates in which the learning rate rises to its peak"), default=400, ge=0)
-    decay: float = key(say("wsd: the last part of the run, in which the rate falls"), default=0.2, gt=0, le=1)
-    end: float = key(say("cosine, wsd: the last rate as a fraction of the peak"), default=0.0, ge=0, le=1)
+    schedule: ScheduleName = key("how the learning rate goes on after its peak", default="inverse_sqrt")
+    warmup: int = key("updates in which the learning rate rises to its peak", default=400, ge=0)
+    decay: float = key("wsd: the last part of the run, in which the rate falls", default=0.2, gt=0, le=1)
+    end: float = key("cosine, wsd: the last rate as a fraction of the peak", default=0.0, ge=0, le=1)
 
     def rate(self, n: int, total: float) -> float:
         """The factor, 0 to 1, for update `n` (counted from 1) of `total`, which may be an estimate that moves, as in a
@@ -237,16 +232,16 @@ class Schedule:
 class Limits:
     """When a run stops, saves and validates. Exactly one of steps, tokens and minutes is given."""
 
-    steps: int | None = key(say("updates of the whole run"), default=None, ge=1)
-    tokens: int | None = key(say("labels of the whole run, instead"), default=None, ge=1)
-    minutes: float | None = key(say("minutes of training, resumes included, instead"), default=None, gt=0)
-    save_every: int = key(say("steps between checkpoints"), default=1000, ge=1)
-    save_every_seconds: float | None = key(say("seconds between checkpoints, too"), default=None, gt=0)
-    validate_every: int | None = key(say("steps between validations; else none"), default=None, ge=1)
-    patience: int | None = key(say("validations without a better loss that end a run"), default=None, ge=1)
-    keep: int = key(say("newest checkpoints that are kept, besides the best"), default=2, ge=1)
+    steps: int | None = key("updates of the whole run", default=None, ge=1)
+    tokens: int | None = key("labels of the whole run, instead", default=None, ge=1)
+    minutes: float | None = key("minutes of training, resumes included, instead", default=None, gt=0)
+    save_every: int = key("steps between checkpoints", default=1000, ge=1)
+    save_every_seconds: float | None = key("seconds between checkpoints, too", default=None, gt=0)
+    validate_every: int | None = key("steps between validations; else none", default=None, ge=1)
+    patience: int | None = key("validations without a better loss that end a run", default=None, ge=1)
+    keep: int = key("newest checkpoints that are kept, besides the best", default=2, ge=1)
     max_bad_steps: int = key(
-        say("steps in a row without a finite loss or gradient that end a run"), default=10, ge=1
+        "steps in a row without a finite loss or gradient that end a run", default=10, ge=1
     )
 
     def __post_init__(self) -> None:
@@ -284,31 +279,29 @@ class Limits:
 class TrainPart(Limits, Schedule):
     """[train]: how the weights are found."""
 
-    objective: ObjectiveName = key(say("what is learned: translations, the next token, or hidden tokens"))
-    batch_tokens: int = key(
-        say("tokens of a batch (source plus target), padding included"), default=4096, ge=1
-    )
-    batch_rows: int | None = key(say("causal, masked: rows of a batch, instead"), default=None, ge=1)
-    accumulate: int = key(say("batches whose gradients make one update"), default=1, ge=1)
-    optimizer: OptimizerName = key(say("adamw, or muon for the matrices inside"), default="adamw")
-    lr: float = key(say("the peak of the learning rate"), default=1e-3, gt=0)
-    betas: tuple[float, ...] = key(say("adamw: decay of its two averages"), default=(0.9, 0.98), ge=0, lt=1)
-    eps: float = key(say("adamw: what is added to the divisor"), default=1e-9, gt=0, le=1)
-    weight_decay: float = key(say("decay of the matrices, times the rate"), default=0.0, ge=0, le=1_000)
-    momentum: float = key(say("muon: decay of its average"), default=0.95, ge=0, lt=1)
-    clip: float | None = key(say("greatest norm of a gradient; others are scaled to it"), default=1.0, gt=0)
-    smoothing: float = key(say("label smoothing"), default=0.0, ge=0, lt=1)
-    masking: float = key(say("masked: part of the tokens that is hidden"), default=0.15, gt=0, lt=1)
+    objective: ObjectiveName = key("what is learned: translations, the next token, or hidden tokens")
+    batch_tokens: int = key("tokens of a batch (source plus target), padding included", default=4096, ge=1)
+    batch_rows: int | None = key("causal, masked: rows of a batch, instead", default=None, ge=1)
+    accumulate: int = key("batches whose gradients make one update", default=1, ge=1)
+    optimizer: OptimizerName = key("adamw, or muon for the matrices inside", default="adamw")
+    lr: float = key("the peak of the learning rate", default=1e-3, gt=0)
+    betas: tuple[float, ...] = key("adamw: decay of its two averages", default=(0.9, 0.98), ge=0, lt=1)
+    eps: float = key("adamw: what is added to the divisor", default=1e-9, gt=0, le=1)
+    weight_decay: float = key("decay of the matrices, times the rate", default=0.0, ge=0, le=1_000)
+    momentum: float = key("muon: decay of its average", default=0.95, ge=0, lt=1)
+    clip: float | None = key("greatest norm of a gradient; others are scaled to it", default=1.0, gt=0)
+    smoothing: float = key("label smoothing", default=0.0, ge=0, lt=1)
+    masking: float = key("masked: part of the tokens that is hidden", default=0.15, gt=0, lt=1)
     precision: Literal["auto", "bf16", "fp32"] = key(
-        say("type of matrix products; auto: bf16 where the hardware has it"), default="auto"
+        "type of matrix products; auto: bf16 where the hardware has it", default="auto"
     )
-    compile: bool = key(say("compile the model"), default=False)
-    average: AverageName = key(say("average of the weights that is exported"), default="none")
-    average_decay: float = key(say("ema: decay of the average"), default=0.999, ge=0, lt=1)
-    average_count: int = key(say("mean: number of snapshots"), default=5, ge=1)
-    average_every: int = key(say("mean: updates between snapshots"), default=1000, ge=1)
-    init: str | None = key(say("a model folder whose weights are the start"), default=None)
-    tensorboard: bool = key(say("write the numbers for TensorBoard, too"), default=False)
+    compile: bool = key("compile the model", default=False)
+    average: AverageName = key("average of the weights that is exported", default="none")
+    average_decay: float = key("ema: decay of the average", default=0.999, ge=0, lt=1)
+    average_count: int = key("mean: number of snapshots", default=5, ge=1)
+    average_every: int = key("mean: updates between snapshots", default=1000, ge=1)
+    init: str | None = key("a model folder whose weights are the start", default=None)
+    tensorboard: bool = key("write the numbers for TensorBoard, too", default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -320,11 +313,11 @@ class TrainPart(Limits, Schedule):
 class Recipe:
     """A whole run."""
 
-    run: RunPart = key(say("the run itself"))
-    model: ModelPart = key(say("what is built"))
-    tokenizer: TokenizerPart = key(say("the vocabulary"), default=TokenizerPart())
-    data: DataPart = key(say("what is learned from"))
-    train: TrainPart = key(say("how it is learned"))
+    run: RunPart = key("the run itself")
+    model: ModelPart = key("what is built")
+    tokenizer: TokenizerPart = key("the vocabulary", default=TokenizerPart())
+    data: DataPart = key("what is learned from")
+    train: TrainPart = key("how it is learned")
 
     def __post_init__(self) -> None:
         objective, data = self.train.objective, self.data
@@ -377,18 +370,11 @@ class Recipe:
             )
 
     def _check_texts(self) -> None:
-        data = self.data
-        pairs_only = {
-            "data.weights": data.weights,
-            "data.directions": data.directions,
-            "data.languages": data.languages,
-            "data.validation.domains": data.validation.domains,
-            "data.validation.translations": data.validation.translations,
-        }
-        for name, value in pairs_only.items():
-            if value:
-                raise CutawayError("{name} belongs to pairs (train.objective seq2seq)", name=name)
-        for source in data.all_sources:
+        for name in ("weights", "directions", "languages", "validation.domains", "validation.translations"):
+            key_of_pairs = f"data.{name}"
+            if attrgetter(key_of_pairs)(self):
+                raise CutawayError("{name} belongs to pairs (train.objective seq2seq)", name=key_of_pairs)
+        for source in self.data.all_sources:
             if source.format not in ("text", "jsonl"):
                 raise CutawayError(
                     "{path}: format {format} holds pairs; expected text or jsonl",
@@ -448,11 +434,10 @@ FREE = {
 def refuse_changes(before: Mapping[str, object], now: Recipe, folder: Path) -> None:
     """Raises CutawayError naming every field in which a run that is to be resumed differs from its past, the recipe in
     the checkpoint (as plain values). A field that the older one does not know had its default."""
-    try:
+    old = before
+    # what a version with other fields wrote is compared as it stands
+    with suppress(CutawayError):
         old = to_dict(parse_recipe(before, "the run's recipe"))
-    except CutawayError:
-        # a version with other fields wrote it: what differs is named as it stands
-        old = before
     found = []
     for table, values in to_dict(now).items():
         past = old.get(table)

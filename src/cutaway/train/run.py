@@ -7,6 +7,8 @@ import torch
 
 from cutaway.checkpoint import folder as checkpoint
 from cutaway.config import ModelConfig, to_dict
+from cutaway.decode.search import GREEDY
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model, build
 from cutaway.text.tokens.tokenizer import Tokenizer
@@ -56,31 +58,27 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
         trainer = _trainer(recipe, model, prepared, folder, progress, device)
         if newest is not None:
             trainer.resume(newest)
-            step = trainer.position.step
-            progress.tell(say("resumed from {path} (step {step})", path=newest, step=step))
-        count = sum(p.numel() for p in model.parameters())
+            progress.tell("resumed from {path} (step {step})", path=newest, step=trainer.position.step)
         progress.tell(
-            say(
-                "{count:,} parameters, {precision} products on {device}",
-                count=count,
-                precision=trainer.precision,
-                device=device,
-            )
+            "{count:,} parameters, {precision} products on {device}",
+            count=sum(p.numel() for p in model.parameters()),
+            precision=trainer.precision,
+            device=device,
         )
         with interrupted or nullcontext():
             if interrupted is not None:
                 trainer.interrupted = interrupted
             position = trainer.run()
         if trainer.interrupted():
-            words = say("stopped by a signal before step 1")
-            if position.step:
-                words = say(
-                    "stopped by a signal; step {step} is saved, the same command goes on", step=position.step
+            if step := position.step:
+                progress.tell(
+                    "stopped by a signal; step {step} is saved, the same command goes on", step=step
                 )
-            progress.tell(words)
+            else:
+                progress.tell("stopped by a signal before step 1")
         elif position.step > 0:
             step = position.best_step or position.step
-            progress.tell(say("{path}: the model of step {step}", path=folder.export(step), step=step))
+            progress.tell("{path}: the model of step {step}", path=folder.export(step), step=step)
         return position
 
 
@@ -113,7 +111,7 @@ def warm_start(model: Model, path: Path, tell: Tell) -> None:
                     here=tuple(p.shape),
                 )
             p.copy_(theirs[name])
-    tell(say("weights from {path}", path=path))
+    tell("weights from {path}", path=path)
 
 
 def make_objective(
@@ -137,15 +135,9 @@ def _trainer(
 ) -> Trainer:
     part, tokenizer, config = recipe.train, prepared.tokenizer, model.config
 
-    def write_model(path: Path, model: Model) -> None:
-        checkpoint.save(path, model, tokenizer)
-
     def translate(model: Model, texts: list[str], to: str) -> list[str]:
-        from cutaway.decode.search import GREEDY
-        from cutaway.decode.translator import Translator
-
         translator = Translator(checkpoint.Loaded(model, config, tokenizer, {}, folder.path))
-        language = next((known for known in translator.languages if known == to), None)
+        language = to if to in translator.languages else None
         found = translator.translate(texts, to=language, search=GREEDY, truncate=True)
         return [each.best.text for each in found]
 
@@ -177,7 +169,7 @@ def _trainer(
             model, part.average, decay=part.average_decay, count=part.average_count, every=part.average_every
         ),
         folder,
-        write_model=write_model,
+        write_model=lambda path, model: checkpoint.save(path, model, tokenizer),
         validate=validator,
         progress=progress,
         precision=pick_precision(part.precision, device),
