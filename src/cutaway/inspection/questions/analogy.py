@@ -231,17 +231,15 @@ def _page(found: Analogy) -> Page:
             neighbour_table(found.answers),
             Heading(say("Where the words themselves stand")),
             Table(columns, rows),
-            Remark(
-                say(
-                    "{of_length}a - b and d - c, d being {d}: cosine {cosine}, lengths {first} and "
-                    "{second}; 1 and equal lengths would be a parallelogram. The answers leave a, b and c "
-                    "out: where c would be first, this rule made the answer.",
-                    of_length=of_length,
-                    d=d,
-                    cosine=cosine,
-                    first=first,
-                    second=second,
-                )
+            say(
+                "{of_length}a - b and d - c, d being {d}: cosine {cosine}, lengths {first} and "
+                "{second}; 1 and equal lengths would be a parallelogram. The answers leave a, b and c "
+                "out: where c would be first, this rule made the answer.",
+                of_length=of_length,
+                d=d,
+                cosine=cosine,
+                first=first,
+                second=second,
             ),
             Heading(say("The two differences, drawn")),
             _plot(plane),

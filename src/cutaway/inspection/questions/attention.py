@@ -207,11 +207,7 @@ MEASURES = (
     ("previous", say("prev"), say("the token before (prev)")),
     ("same", say("same"), say("the same")),
     ("next", say("next"), say("the next")),
-    (
-        "induction",
-        say("induct"),
-        say("those after earlier copies of it (induct)"),
-    ),
+    ("induction", say("induct"), say("those after earlier copies of it (induct)")),
 )
 COUNTED = ("entropy", "distance")  # the others are weights
 STAGES = {

@@ -27,19 +27,7 @@ from cutaway.inspection.terms import SIDES, TOKEN, left, right
 from cutaway.inspection.wiring import Side
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.head import Head
-from cutaway.page.blocks import (
-    Block,
-    Edited,
-    Heading,
-    Line,
-    Matrix,
-    Page,
-    Prose,
-    Remark,
-    Table,
-    Tinted,
-    page,
-)
+from cutaway.page.blocks import Block, Edited, Heading, Line, Matrix, Page, Prose, Remark, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.tap import Edit

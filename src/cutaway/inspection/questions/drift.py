@@ -252,12 +252,7 @@ def _page(found: Drift) -> Page:
             stages, found.cosines.tolist(), found.first.neighbours, found.second.neighbours, strict=True
         )
     ]
-    columns = (
-        left(STAGE),
-        right(COSINE),
-        left(say("nearest, first")),
-        left(say("nearest, second")),
-    )
+    columns = (left(STAGE), right(COSINE), left(say("nearest, first")), left(say("nearest, second")))
     start = None
     if not found.same_pieces:
         start = Remark(
@@ -281,14 +276,12 @@ def _page(found: Drift) -> Page:
             Line(SECOND, _marked(found.second)),
             start,
             Table(columns, rows),
-            Remark(
-                say(
-                    "cosine: of the word's vector in the one sentence and in the other; 1 is the same "
-                    "direction. nearest: rows of {table} nearest to it. The model never compares the two: "
-                    "exact at the embedding, approximate deeper down. Raw cosines are high wherever all "
-                    "tokens share a direction.",
-                    table=table,
-                )
+            say(
+                "cosine: of the word's vector in the one sentence and in the other; 1 is the same "
+                "direction. nearest: rows of {table} nearest to it. The model never compares the two: "
+                "exact at the embedding, approximate deeper down. Raw cosines are high wherever all "
+                "tokens share a direction.",
+                table=table,
             ),
             Heading(say("The two paths")),
             plot,

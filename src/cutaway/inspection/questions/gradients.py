@@ -76,14 +76,8 @@ def gradients(
 
 # Its page.
 
-_METHODS = {
-    "gradient x input": say("grad × input"),
-    "integrated gradients": say("integrated"),
-}
-_QUANTITIES = {
-    "logit": (say("logit"), say("logits")),
-    "log_prob": (say("log-probability"), say("nats")),
-}
+_METHODS = {"gradient x input": say("grad × input"), "integrated gradients": say("integrated")}
+_QUANTITIES = {"logit": (say("logit"), say("logits")), "log_prob": (say("log-probability"), say("nats"))}
 _NOT = say(
     "A share depends on the path chosen between two points of the space of vectors, where no words lie; another start "
     "gives other shares."

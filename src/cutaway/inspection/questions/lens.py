@@ -169,7 +169,7 @@ def _whole_text(found: Lens) -> Page:
             Table(columns, rows, tint=PROBABILITY, keep=1),
             READ,
             _approximate(found),
-            Remark(say("All readings at one token: give its position, from 0, as `at`.")),
+            say("All readings at one token: give its position, from 0, as `at`."),
             Heading(say("How probable each layer would make what stands there in the end")),
             Matrix(
                 probabilities,

@@ -258,11 +258,7 @@ def _page(found: Logit) -> Page:
     ]
     if others:
         rows.append((f"{rest:+.3f}", "", say("the {others} others together", others=others)))
-    columns = (
-        right(say("share")),
-        right(LAYER),
-        left(say("written by")),
-    )
+    columns = (right(say("share")), right(LAYER), left(say("written by")))
     caveat = None
     if found.approximate is not None:
         caveat = Remark(say("To keep in mind: {approximate}.", approximate=found.approximate))
@@ -305,10 +301,7 @@ def _capped(found: Logit) -> Prose | None:
     if abs(found.model_logit - found.logit) <= 1e-4 * max(1.0, abs(found.logit)):
         return None
     after = number(found.model_logit)
-    return Prose(
-        say("capped"),
-        say("{after} is what the model gives after its soft cap", after=after),
-    )
+    return Prose(say("capped"), say("{after} is what the model gives after its soft cap", after=after))
 
 
 def _named(each: Component) -> Text:
@@ -336,15 +329,7 @@ def _by_layer(found: Logit) -> list[Block]:
         heads = say("s self-attention, c cross-attention")
     return [
         Heading(say("By layer ({heads}, ff feed-forward, b biases)", heads=heads)),
-        Matrix(
-            values,
-            [str(layer) for layer in layers],
-            names,
-            LAYER,
-            say("component"),
-            _SHARE,
-            "signed",
-        ),
+        Matrix(values, [str(layer) for layer in layers], names, LAYER, say("component"), _SHARE, "signed"),
     ]
 
 

@@ -22,7 +22,7 @@ from cutaway.inspection.vectors import (
     space_of,
     table_name,
 )
-from cutaway.page.blocks import Page, Remark, page
+from cutaway.page.blocks import Page, page
 from cutaway.page.drawn import Drawn
 from cutaway.words import say
 
@@ -107,13 +107,11 @@ def _page(found: Neighbours) -> Page:
         title,
         [
             neighbour_table(found.items, found.measure),
-            Remark(
-                say(
-                    "Nearness ({measure}) is of the full space, all {compared} rows compared. Near: used alike, which "
-                    "is not the same as meaning alike: opposites are near, too.",
-                    compared=compared,
-                    measure=measure,
-                )
+            say(
+                "Nearness ({measure}) is of the full space, all {compared} rows compared. Near: used alike, which "
+                "is not the same as meaning alike: opposites are near, too.",
+                compared=compared,
+                measure=measure,
             ),
         ],
     )

@@ -21,7 +21,7 @@ from cutaway.inspection.terms import PROBABILITY, SOURCE, TOKENS
 from cutaway.inspection.wiring import at_least_one
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Prose, Remark, Tinted, page
+from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Prose, Tinted, page
 from cutaway.page.numbers import number, share
 from cutaway.words import Phrase, say
 
@@ -242,12 +242,10 @@ def _heads(found: Overview) -> list[Block]:
     return [
         Heading(say("The heads that this output depends on most")),
         ranking(found.heads, found.sweep.unit),
-        Remark(
-            say(
-                "effect: {effect} (the output: {output}); dependence, not purpose.",
-                effect=effect,
-                output=found.sweep.output,
-            )
+        say(
+            "effect: {effect} (the output: {output}); dependence, not purpose.",
+            effect=effect,
+            output=found.sweep.output,
         ),
     ]
 
@@ -262,13 +260,6 @@ def _numbers(vector: Vector) -> list[Block]:
     return [
         Heading(say("The vector, number by number")),
         Matrix(
-            values.reshape(-1, across),
-            firsts,
-            offsets,
-            row,
-            offset,
-            say("coordinate"),
-            "signed",
-            drawn=True,
+            values.reshape(-1, across), firsts, offsets, row, offset, say("coordinate"), "signed", drawn=True
         ),
     ]

@@ -26,7 +26,7 @@ from cutaway.inspection.vectors import (
     table_name,
 )
 from cutaway.inspection.wiring import at_least_one
-from cutaway.page.blocks import Page, Point, Remark, Table, page
+from cutaway.page.blocks import Page, Point, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate
 from cutaway.words import Text, say
@@ -161,15 +161,10 @@ def _page(found: Projection) -> Page:
         [
             plot_of(found.axes, points, paths=lines, groups=legend),
             *measures(found.axes),
-            Remark(
-                say(
-                    "The lines (in HTML and SVG) lead from each token to the drawn one that is nearest to "
-                    "it in the full space: where a line is long, the drawing misleads."
-                )
+            say(
+                "The lines (in HTML and SVG) lead from each token to the drawn one that is nearest to "
+                "it in the full space: where a line is long, the drawing misleads."
             ),
-            Table(
-                [left(PIECE), left(say("nearest in the whole table (cosine)"))],
-                rows,
-            ),
+            Table([left(PIECE), left(say("nearest in the whole table (cosine)"))], rows),
         ],
     )

@@ -15,7 +15,7 @@ from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run, Tokens
 from cutaway.inspection.terms import ATTENTIONS, TOKEN
 from cutaway.inspection.wiring import Side, sides
-from cutaway.page.blocks import Atlas, Matrix, Page, Remark, page
+from cutaway.page.blocks import Atlas, Matrix, Page, page
 from cutaway.page.drawn import Drawn
 from cutaway.words import say
 
@@ -97,13 +97,11 @@ def _page(found: Rollout) -> Page:
         [
             maps[-1],
             Atlas(names, maps, min(8, len(maps))),
-            Remark(
-                say(
-                    "The mean patterns of all layers multiplied, the residual connection taken as a share "
-                    "of {share} everywhere (Abnar & Zuidema 2020). An approximation in principle: it knows "
-                    "weights only, neither values nor norms nor feed-forward networks.",
-                    share=share,
-                )
+            say(
+                "The mean patterns of all layers multiplied, the residual connection taken as a share "
+                "of {share} everywhere (Abnar & Zuidema 2020). An approximation in principle: it knows "
+                "weights only, neither values nor norms nor feed-forward networks.",
+                share=share,
             ),
         ],
     )

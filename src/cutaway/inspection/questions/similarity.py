@@ -151,12 +151,10 @@ def _page(found: Similarity) -> Page:
                 "signed",
                 drawn=True,
             ),
-            Remark(
-                say(
-                    "Both vectors are means of the tokens' last hidden states, so the cosine is a sum over "
-                    "pairs, and exactly that. A hidden state has seen its whole text: a share belongs to "
-                    "two tokens in their contexts, not to two words. Control tokens count as tokens."
-                )
+            say(
+                "Both vectors are means of the tokens' last hidden states, so the cosine is a sum over "
+                "pairs, and exactly that. A hidden state has seen its whole text: a share belongs to "
+                "two tokens in their contexts, not to two words. Control tokens count as tokens."
             ),
             caveat,
         ],

@@ -22,7 +22,7 @@ from cutaway.inspection.spectra import (
 from cutaway.inspection.terms import LAYER, SIDES, left, right
 from cutaway.inspection.weight_matrices import WeightMatrix, matrices_named, parameter_matrix
 from cutaway.inspection.wiring import Side, at_least_one
-from cutaway.page.blocks import Block, Heading, Matrix, Page, Remark, Table, page
+from cutaway.page.blocks import Block, Heading, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.words import say
 
@@ -122,12 +122,10 @@ def _all(found: Svd) -> Page:
         say("The matrices of this model"),
         [
             Table(columns, rows),
-            Remark(
-                say(
-                    "max σ: the greatest singular value; eff., stable: effective and stable rank; of shapes, not of "
-                    "importance. One of them: give its name as `parameter`; W_QK and W_OV of a head: `layer` and "
-                    "`head`."
-                )
+            say(
+                "max σ: the greatest singular value; eff., stable: effective and stable rank; of shapes, not of "
+                "importance. One of them: give its name as `parameter`; W_QK and W_OV of a head: `layer` and "
+                "`head`."
             ),
             *_by_layer(found),
         ],

@@ -20,7 +20,7 @@ from cutaway.inspection.wiring import Place, Side, at_least_one, output_head, pl
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.embedding import token_positions
 from cutaway.nn.head import Head
-from cutaway.page.blocks import Atlas, Bar, Heading, Matrix, Page, Remark, Table, page
+from cutaway.page.blocks import Atlas, Bar, Heading, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats
 from cutaway.tap import Edit, Trace
@@ -198,10 +198,7 @@ class Stored:
 # Its page.
 
 # What an effect is counted in, and how much of its own unit that is.
-UNITS: dict[Unit, tuple[Phrase, float]] = {
-    "nats": (NATS, 1.0),
-    "1 - cosine": (say("1 − cosine, ‰"), 1000.0),
-}
+UNITS: dict[Unit, tuple[Phrase, float]] = {"nats": (NATS, 1.0), "1 - cosine": (say("1 − cosine, ‰"), 1000.0)}
 
 
 def _page(found: HeadSweep) -> Page:
@@ -228,13 +225,11 @@ def _page(found: HeadSweep) -> Page:
             *(block for title, matrix in others for block in (Heading(title), matrix)),
             Heading(say("The heads that the output depends on most")),
             ranking(found.heads, found.unit),
-            Remark(
-                say(
-                    "{what} The output: {output}. Dependence on this one head, whose work others may take "
-                    "over; not its purpose.",
-                    what=what,
-                    output=found.output,
-                )
+            say(
+                "{what} The output: {output}. Dependence on this one head, whose work others may take "
+                "over; not its purpose.",
+                what=what,
+                output=found.output,
             ),
         ],
     )

@@ -16,7 +16,7 @@ from cutaway.inspection.runs import Run, Tokens
 from cutaway.inspection.terms import ATTENTIONS, HEAD, left, one_head, right
 from cutaway.inspection.wiring import Side
 from cutaway.nn.attention import Attention
-from cutaway.page.blocks import Page, Remark, Table, page
+from cutaway.page.blocks import Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit
 from cutaway.text.display import truncate
@@ -142,21 +142,15 @@ def _page(found: Values) -> Page:
         found.weights / reach, found.layers, found.heads, found.rows, found.keys.pieces, unit=length
     )
     return page(
-        one_head(
-            say("{what}: weight times length of the value", what=what),
-            found.layers,
-            found.heads,
-        ),
+        one_head(say("{what}: weight times length of the value", what=what), found.layers, found.heads),
         [
             drawn,
             _longest(found),
-            Remark(
-                say(
-                    "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight "
-                    "on a short vector moves little. Vectors may still cancel out. weighs most, adds most: the "
-                    "keys of the greatest weights and of the longest weighted vectors, summed over the queries. "
-                    "longest, shortest: the values themselves."
-                )
+            say(
+                "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight "
+                "on a short vector moves little. Vectors may still cancel out. weighs most, adds most: the "
+                "keys of the greatest weights and of the longest weighted vectors, summed over the queries. "
+                "longest, shortest: the values themselves."
             ),
         ],
     )

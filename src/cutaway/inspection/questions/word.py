@@ -16,7 +16,7 @@ from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run, Tokens, position_in
 from cutaway.inspection.terms import ATTENTIONS, HEAD, KEY, WEIGHT, left, right
 from cutaway.inspection.wiring import Side
-from cutaway.page.blocks import Bar, Heading, Matrix, Page, Remark, Table, Tinted, page
+from cutaway.page.blocks import Bar, Heading, Matrix, Page, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
@@ -122,12 +122,10 @@ def _page(found: Word) -> Page:
         _title(found),
         [
             Table(columns, rows),
-            Remark(
-                say(
-                    "Heads by layer.head, the greatest weight on a token of the text first. sharpness: 1 where all "
-                    "weight lies on one token, 0 where it is spread evenly. Weights say where a head reads, not what "
-                    "depends on it."
-                )
+            say(
+                "Heads by layer.head, the greatest weight on a token of the text first. sharpness: 1 where all "
+                "weight lies on one token, 0 where it is spread evenly. Weights say where a head reads, not what "
+                "depends on it."
             ),
             Heading(say("Every layer: the mean of its heads")),
             _by_layer(found),
