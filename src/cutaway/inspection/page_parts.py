@@ -29,7 +29,7 @@ def greatest(
     """The pieces of the greatest values, the greatest first, each with its value."""
     best = values.topk(min(most, len(values)))
     pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    return [f"{truncate(pieces[place], 12)} {shown(value)}" for value, place in pairs]
+    return [f"{truncate(pieces[int(place)], 12)} {shown(value)}" for value, place in pairs]
 
 
 def to_keep_in_mind(reason: Phrase | None) -> Phrase | None:
