@@ -1,12 +1,15 @@
-"""Options that several questions have, and the position that they ask about."""
+"""What several questions are asked by: options that they have in common, and what becomes of them."""
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, TypeVar
 
-from cutaway.inspection.options import Option
+from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.outcome import usual_position
 from cutaway.inspection.runs import Run, Tokens, position_in
 from cutaway.inspection.wiring import Side
-from cutaway.words import say
+from cutaway.words import Phrase, say
+
+T = TypeVar("T")
 
 AttentionSide = Annotated[
     Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
@@ -17,7 +20,17 @@ Position = Annotated[
     int | None,
     Option(say("The position, from 0; -1 is the last; else the first word written, or first gap.")),
 ]
-Parameter = Annotated[str | None, Option(say("A parameter's full name, where no head is named."))]
+LogitToken = Annotated[
+    int | str | None, Option(say("The token whose logit it is; the one written there unless given."))
+]
+
+
+def reported(items: Sequence[T], what: Phrase, progress: Progress | None) -> Iterator[T]:
+    """The items one by one; after each, `progress` hears how many are done."""
+    for done, item in enumerate(items, start=1):
+        yield item
+        if progress is not None:
+            progress(what, done, len(items))
 
 
 def position_asked(run: Run, tokens: Tokens, at: int | None) -> int:

@@ -40,17 +40,15 @@ def to_keep_in_mind(reason: Phrase | None) -> Phrase | None:
 def by_layer(
     cells: Mapping[tuple[int, str], float], names: Sequence[str], without: float
 ) -> tuple[np.ndarray, list[str]]:
-    """Values of layers down and names across, and the layers; `without` stands where there is none."""
+    """Values by layer and name as a matrix, layers down and names across, and the layers; `without` where is none."""
     layers = sorted({layer for layer, _ in cells})
-    return np.array([[cells.get((layer, name), without) for name in names] for layer in layers]), list(
-        map(str, layers)
-    )
+    values = [[cells.get((layer, name), without) for name in names] for layer in layers]
+    return np.array(values), [str(layer) for layer in layers]
 
 
 def folded(values: Tensor, name: str, unit: Text) -> Matrix:
     """A vector's numbers as a heat map, in rows of equal length."""
     across = next(size for size in range(min(len(values), ROW), 0, -1) if len(values) % size == 0)
-    return Matrix(
-        array(values).reshape(-1, across), [f"{name}[{first}…]" for first in range(0, len(values), across)],
-        [f"+{n}" for n in range(across)], say("first of the row"), say("places after it"), unit, "signed", drawn=True,
-    )  # fmt: skip
+    firsts, offsets = range(0, len(values), across), [f"+{n}" for n in range(across)]
+    rows, down, right = [f"{name}[{n}…]" for n in firsts], say("first of the row"), say("places after it")
+    return Matrix(array(values).reshape(-1, across), rows, offsets, down, right, unit, "signed", drawn=True)

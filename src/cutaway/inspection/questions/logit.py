@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from cutaway.inspection.asked import Position, position_asked
+from cutaway.inspection.asked import LogitToken, Position, position_asked
 from cutaway.inspection.frozen_path import FrozenPath, Step, Write, embedded, frozen_path
 from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import written_token
@@ -80,9 +80,7 @@ def logit(
     run: Run,
     *,
     at: Position = None,
-    token: Annotated[
-        int | str | None, Option(say("The token whose logit it is; the one written there unless given."))
-    ] = None,
+    token: LogitToken = None,
     against: Annotated[int | str | None, Option(say("A second token, whose logit is taken off."))] = None,
     top: Annotated[int, Option(say("Components that are listed."), at_least=1)] = 10,
 ) -> Logit:

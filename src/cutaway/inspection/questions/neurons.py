@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
-from cutaway.inspection.asked import Position, position_asked
+from cutaway.inspection.asked import LogitToken, Position, position_asked
 from cutaway.inspection.frozen_path import FrozenPath, frozen_path
 from cutaway.inspection.neuron_firing import fired, firing_taps, neuron_name
 from cutaway.inspection.options import Option
@@ -105,9 +105,7 @@ def neurons(
     layer: Annotated[int, Option(say("One layer, from 0; -1 is the last."))] = -1,
     top: Annotated[int, Option(say("Neurons that are listed."), at_least=1)] = 10,
     words: Annotated[int, Option(say("Tokens that each neuron is read as."), at_least=1)] = 5,
-    token: Annotated[
-        int | str | None, Option(say("The token whose logit it is; the one written there unless given."))
-    ] = None,
+    token: LogitToken = None,
 ) -> Neurons:
     """The neurons that write the longest vectors at a token, and the words that these stand for, from one forward pass.
 
@@ -139,7 +137,8 @@ def neurons(
     cells = [divmod(flat, state.strengths.shape[1]) for flat in strongest]
     values = torch.stack([state.networks[a].down.weight[:, n].detach() for a, n in cells])  # (N, D)
     coefficients = torch.stack([state.coefficients[a, n] for a, n in cells])  # (N,)
-    read, before, after = [_Reading((), (), None)] * len(cells), (), ()
+    read: list[_Reading] = [((), (), None)] * len(cells)
+    before, after = (), ()
     if path is not None and chosen is not None:
         read = _read(run, path, place.layer, values, words, chosen)
         before = _says(run, path, place, place.before(place.sublayer("ffn")), words)
@@ -162,11 +161,11 @@ def neurons(
                 activation=float(state.hidden[a, n]),
                 coefficient=float(state.coefficients[a, n]),
                 strength=float(state.strengths[a, n]),
-                promotes=reading.promotes,
-                suppresses=reading.suppresses,
-                logit=None if reading.logit is None else reading.logit * float(state.coefficients[a, n]),
+                promotes=promotes,
+                suppresses=suppresses,
+                logit=None if unit is None else unit * float(state.coefficients[a, n]),
             )
-            for (a, n), reading in zip(cells, read, strict=True)
+            for (a, n), (promotes, suppresses, unit) in zip(cells, read, strict=True)
         ),
         activations=torch.stack([state.over_text(a, n, len(stack.tokens)) for a, n in cells]),
         listed=coefficients @ values.to(coefficients.dtype),
@@ -179,11 +178,8 @@ def neurons(
     )
 
 
-@dataclass(frozen=True)
-class _Reading:
-    promotes: tuple[ScoredToken, ...]
-    suppresses: tuple[ScoredToken, ...]
-    logit: float | None  # per unit of coefficient
+# What a unit of a value vector promotes, what it suppresses, and its part of the chosen token's logit.
+_Reading = tuple[tuple[ScoredToken, ...], tuple[ScoredToken, ...], float | None]
 
 
 def _read(run: Run, path: FrozenPath, layer: int, values: Tensor, words: int, chosen: int) -> list[_Reading]:
@@ -193,7 +189,7 @@ def _read(run: Run, path: FrozenPath, layer: int, values: Tensor, words: int, ch
     logits = (carried.to(matrix.dtype) @ matrix.T).float() * scale  # (N, V)
     exact: list[float] = (carried @ matrix[chosen].double() * scale).tolist()
     return [
-        _Reading(_extreme(run, row, words), _extreme(run, row, words, largest=False), part)
+        (_extreme(run, row, words), _extreme(run, row, words, largest=False), part)
         for row, part in zip(logits, exact, strict=True)
     ]
 

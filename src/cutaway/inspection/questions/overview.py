@@ -138,23 +138,21 @@ def _suggestions(found: Overview) -> Iterator[Suggestion]:
         piece = found.outcome.pieces[position]
         about = say("'{piece}': where every head looked there", piece=piece)
         yield Suggestion(about, "word", {"at": position})
-    where, head = (
-        f"{first.layer}.{first.head}",
-        {"side": first.side, "layer": first.layer, "head": first.head},
-    )
-    yield Suggestion(
-        say("the strongest head, {where}: which token weighs which", where=where), "attention", head
-    )
+    where = f"{first.layer}.{first.head}"
+    head = {"side": first.side, "layer": first.layer, "head": first.head}
+    about = say("the strongest head, {where}: which token weighs which", where=where)
+    yield Suggestion(about, "attention", head)
     if found.vector is None:
         yield Suggestion(say("what each layer would say, were it the last"), "lens", {})
         yield Suggestion(say("which tokens it depends on, by gradients"), "gradients", {})
     without = {"changes": [{"op": "head", **head}]}
     yield Suggestion(say("the same without head {where}", where=where), "diff", without)
     if found.vector is None:
-        number = {"name": "head.logits", "index": [0, position, found.outcome.ids[position]]}
+        name, index = "head.logits", [0, position, found.outcome.ids[position]]
     else:
-        number = {"name": "sentence_vector" if found.vector.normalised else "pooled", "index": [0, 0]}
-    yield Suggestion(say("one number with its formula, worked out again"), "explain", number)
+        name, index = "sentence_vector" if found.vector.normalised else "pooled", [0, 0]
+    about = say("one number with its formula, worked out again")
+    yield Suggestion(about, "explain", {"name": name, "index": index})
 
 
 # Its page.

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.inspection.asked import AttentionSide, OneHead, OneLayer
+from cutaway.inspection.asked import AttentionSide, OneHead, OneLayer, reported
 from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.page_parts import by_layer
 from cutaway.inspection.question import question
@@ -78,12 +78,8 @@ def svd(
             )
         )
     names = [name for name, weight in loaded.model.named_parameters() if weight.ndim == 2]
-    found: list[Decomposed] = []
-    for done, name in enumerate(names, start=1):
-        found.append(Decomposed(spectrum(parameter_matrix(loaded, name)), ()))
-        if progress is not None:
-            progress(say("matrices"), done, len(names))
-    return Svd(tuple(found))
+    done = reported(names, say("matrices"), progress)
+    return Svd(tuple(Decomposed(spectrum(parameter_matrix(loaded, name)), ()) for name in done))
 
 
 # Its page.

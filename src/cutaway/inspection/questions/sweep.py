@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from cutaway.inspection.asked import AttentionSide
+from cutaway.inspection.asked import AttentionSide, reported
 from cutaway.inspection.changes.change import as_it_is, mean_over_tokens
 from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.outcome import forced_tokens, log_probs_of, output_of
@@ -125,10 +125,8 @@ class Stored:
         grids: dict[Side, list[Tensor]] = {place.side: [] for place in self._blocks}
         with torch.no_grad():
             unit, base, lost = self._judged()
-            for done, place in enumerate(self._blocks, start=1):
+            for place in reported(self._blocks, say("heads switched off, layers"), progress):
                 grids[place.side].append(torch.cat([lost(self._without(place, some)) for some in batches]))
-                if progress is not None:
-                    progress(say("heads switched off, layers"), done, len(self._blocks))
         effects: dict[Side, Tensor] = {side: torch.stack(grid) for side, grid in grids.items()}
         listed = [
             HeadEffect(side, layer, head, effect)
