@@ -1,11 +1,11 @@
-"""What several questions are asked by: options that they have in common, and what becomes of them."""
+"""What several questions have in common: options, the position that is asked about, taps that are read, progress."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, TypeVar
 
 from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.outcome import usual_position
-from cutaway.inspection.runs import Run, Tokens, position_in
+from cutaway.inspection.runs import ReadingStack, Run, Tokens, position_in
 from cutaway.inspection.wiring import Side
 from cutaway.words import Phrase, say
 
@@ -31,6 +31,12 @@ def reported(items: Sequence[T], what: Phrase, progress: Progress | None) -> Ite
         yield item
         if progress is not None:
             progress(what, done, len(items))
+
+
+def stream_taps(stack: ReadingStack) -> list[str]:
+    """The taps of a stack's residual stream: what enters the first block, then what leaves each."""
+    posts = [f"{stack.name}.layers.{layer}.resid_post" for layer in range(len(stack.stack.layers))]
+    return [f"{stack.name}.layers.0.resid_pre", *posts]
 
 
 def position_asked(run: Run, tokens: Tokens, at: int | None) -> int:

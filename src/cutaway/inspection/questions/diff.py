@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cutaway.decode.sentence_settings import Pooling
 from cutaway.errors import CutawayError
+from cutaway.inspection.asked import stream_taps
 from cutaway.inspection.changes.change import Change, as_it_is
 from cutaway.inspection.changes.lists import OPS, Changes, edits, read_changes, write_change
 from cutaway.inspection.changes.writing import Output, filled, write
@@ -156,7 +157,7 @@ def diff(
     changing = edits(listed, run, runs)
     words = isinstance(run.model.head, Head)
     ask = run.forward if words else run.hidden
-    borders = _borders(run)
+    borders = {side: stream_taps(stack) for side, stack in stacks(run).items()}
     taps = [name for names in borders.values() for name in names]
     result, trace = ask(taps, dict.fromkeys(changing, as_it_is))
     watch: dict[str, Edit] = {name: _relative_to(trace[name]) for name in taps}
@@ -203,15 +204,6 @@ def token_edits(base: Sequence[str], changed: Sequence[str]) -> tuple[TokenEdit,
     return tuple(
         TokenEdit(kind, (i, j), (m, n), tuple(base[i:j]), tuple(changed[m:n])) for kind, i, j, m, n in steps
     )
-
-
-def _borders(run: Run) -> dict[Side, list[str]]:
-    """The taps of each stack's residual stream between blocks, in order."""
-    found: dict[Side, list[str]] = {}
-    for side, each in stacks(run).items():
-        posts = [f"{side}.layers.{layer}.resid_post" for layer in range(len(each.stack.layers))]
-        found[side] = [f"{side}.layers.0.resid_pre", *posts]
-    return found
 
 
 def _relative_to(base: Tensor) -> Edit:

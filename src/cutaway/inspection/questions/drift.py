@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.asked import stream_taps
 from cutaway.inspection.options import Option, OtherText
 from cutaway.inspection.page_parts import array
 from cutaway.inspection.principal_axes import PrincipalAxes, measures, pca, plot_of
@@ -188,9 +189,8 @@ def find_word(tokens: Tokens, word: str, tokenizer: Tokenizer, occurrence: int =
 
 def _stages(run: Run, stack: ReadingStack) -> list[str]:
     """The full names of the taps that the word passes."""
-    layers = [f"{stack.name}.layers.{i}.resid_post" for i in range(len(stack.stack.layers))]
     final = [f"{stack.name}.normed"] if run.loaded.config.has_final_norm else []
-    return [f"{stack.embedding_name}.embed", f"{stack.name}.layers.0.resid_pre", *layers, *final]
+    return [f"{stack.embedding_name}.embed", *stream_taps(stack), *final]
 
 
 def _vectors(run: Run, stages: Sequence[str], positions: Sequence[int]) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from cutaway.inspection.asked import stream_taps
 from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import forced_tokens
 from cutaway.inspection.page_parts import array
@@ -77,42 +78,33 @@ def lens(
     position = None if at is None else position_in(side.tokens, at)
     wanted = [token_id(run, token) for token in pinned]
     rows = chosen(say("number of blocks passed"), layers, len(side.stack.layers) + 1)
-    names = [
-        f"{side.name}.layers.{row - 1}.resid_post" if row else f"{side.name}.layers.0.resid_pre"
-        for row in rows
-    ]
+    taps = stream_taps(side)
+    names = [taps[row] for row in rows]
     final, trace = run.forward(names)
     forced = forced_tokens(run, final)
-    targets = torch.tensor(forced.ids)
-    ids, log_probs, outcomes, outcome_ranks, pins, pin_ranks = [], [], [], [], [], []
+    asked = torch.tensor([[id, *wanted] for id in forced.ids], device=final.device)  # (T, 1 + P)
+    readings: list[tuple[Tensor, ...]] = []
     for name in names:
         with torch.no_grad():
             logits = head(side.stack.norm(trace[name]))[0].float()  # (T, V)
         scores = logits.log_softmax(dim=-1)
         best = scores.topk(min(top, scores.shape[-1]), dim=-1)
-        ids.append(best.indices.cpu())
-        log_probs.append(best.values.cpu())
-        truth = targets.to(logits.device)[:, None]
-        outcomes.append(scores.gather(1, truth)[:, 0].cpu())
-        outcome_ranks.append(_ranks(logits, truth)[:, 0].cpu())
-        pin = torch.tensor(wanted, dtype=torch.long, device=logits.device).expand(len(logits), -1)
-        pins.append(scores.gather(1, pin).cpu())
-        pin_ranks.append(_ranks(logits, pin).cpu())
-    found = torch.stack(ids)
-    spelled = {id: piece_of(run, id) for id in found.unique().tolist()}
+        readings.append((best.indices, best.values, scores.gather(1, asked), _ranks(logits, asked)))
+    ids, log_probs, asked_log_probs, ranks = (torch.stack(each).cpu() for each in zip(*readings, strict=True))
+    spelled = {id: piece_of(run, id) for id in ids.unique().tolist()}
     return Lens(
         side=side.name,
         tokens=side.tokens,
         outcome=Tokens(forced.ids, [piece_of(run, id) for id in forced.ids]),
         layers=rows,
-        ids=found,
-        log_probs=torch.stack(log_probs),
-        pieces=tuple(tuple(tuple(spelled[id] for id in cell) for cell in row) for row in found.tolist()),
-        outcome_log_probs=torch.stack(outcomes),
-        outcome_ranks=torch.stack(outcome_ranks),
+        ids=ids,
+        log_probs=log_probs,
+        pieces=tuple(tuple(tuple(spelled[id] for id in cell) for cell in row) for row in ids.tolist()),
+        outcome_log_probs=asked_log_probs[..., 0],
+        outcome_ranks=ranks[..., 0],
         pinned=Tokens(wanted, [piece_of(run, id) for id in wanted]),
-        pinned_log_probs=torch.stack(pins),
-        pinned_ranks=torch.stack(pin_ranks),
+        pinned_log_probs=asked_log_probs[..., 1:],
+        pinned_ranks=ranks[..., 1:],
         approximate=_reason(run),
         at=position,
     )
