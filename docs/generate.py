@@ -237,22 +237,23 @@ def walk(name, command, above=None):
     context = command.make_context(name, [], above, resilient_parsing=True)
     print(f"## {context.command_path}\\n\\n```text\\n{command.get_help(context)}\\n```\\n")
     if hasattr(command, "list_commands"):
-        for inner in command.list_commands(context):
+        questions = context.command_path == "cutaway inspect"
+        for inner in ["lens"] if questions else command.list_commands(context):
             walk(inner, command.get_command(context, inner), context)
 
 walk("cutaway", get_command(app))
 """
 
 
-def commands(title: str, locale: str) -> str:
-    """docs/cli.md in either language, from each command's own --help."""
+def commands(title: str, about: str, locale: str) -> str:
+    """docs/cli.md in either language, from each command's own --help; of the questions one stands for all."""
     settings = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "LC_ALL": locale, "PYTHONUTF8": "1"}
     done = subprocess.run(
         [sys.executable, "-c", _HELP],
         env=os.environ | settings, capture_output=True, text=True, encoding="utf-8", check=True,
     )  # fmt: skip
     body = "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
-    return f"<!-- made by docs/generate.py; do not edit -->\n# {title}\n\n{body}\n"
+    return f"<!-- made by docs/generate.py; do not edit -->\n# {title}\n\n{about}\n\n{body}\n"
 
 
 _REFERENCE: dict[Locale, dict[str, str]] = {
@@ -361,8 +362,20 @@ PAGES = {
     DOCS / "zh" / "vocabulary.md": partial(vocabulary, "zh"),
     DOCS / "questions.md": partial(questions, "en"),
     DOCS / "zh" / "questions.md": partial(questions, "zh"),
-    DOCS / "cli.md": partial(commands, "The command line", "C.UTF-8"),
-    DOCS / "zh" / "cli.md": partial(commands, "命令行", "zh_CN.UTF-8"),
+    DOCS / "cli.md": partial(
+        commands,
+        "The command line",
+        "Each command's own `--help`. Of the questions of `cutaway inspect`, `lens` stands for all: what is "
+        "below `--model` is the same everywhere, the options of each are in [questions](questions.md).",
+        "C.UTF-8",
+    ),
+    DOCS / "zh" / "cli.md": partial(
+        commands,
+        "命令行",
+        "各条命令的 `--help`。`cutaway inspect` 的各个问题以 `lens` 为例：`--model` 以下的选项处处相同，"
+        "各自的选项见[全部问题](questions.md)。",
+        "zh_CN.UTF-8",
+    ),
     DOCS / "changes.md": partial(changes, "en"),
     DOCS / "zh" / "changes.md": partial(changes, "zh"),
     DOCS / "checkpoints.md": english,
