@@ -209,7 +209,7 @@ def _page(found: Analogy) -> Page:
     numbers = (say_in("place in a list", "rank"), say("without a, b, c"), COSINE)
     columns = (left(say("word")), left(PIECE), *map(right, numbers))
     plane, d = found.plane, found.plane.corners[3]
-    first, second = (f"{length:.2f}" for length in plane.lengths)
+    first, second, cosine, off = (f"{each:.2f}" for each in (*plane.lengths, plane.cosine, d.off_plane))
     return page(
         say("{sum_of}: nearest in {where}", sum_of=sum_of, where=table_name(found.table)),
         [
@@ -222,7 +222,7 @@ def _page(found: Analogy) -> Page:
                 "out: where c would be first, this rule made the answer.",
                 of_length=say("Vectors of length 1. ") if found.normalised else say("Vectors as they are. "),
                 d=d.piece,
-                cosine=f"{plane.cosine:.2f}",
+                cosine=cosine,
                 first=first,
                 second=second,
             ),
@@ -231,7 +231,7 @@ def _page(found: Analogy) -> Page:
             say(
                 "From b to a and from c to d: lengths and the angle between the two are the true ones; the gap "
                 "between the pairs is drawn too short, for c and d lie off this plane by {off}.",
-                off=f"{d.off_plane:.2f}",
+                off=off,
             ),
         ],
     )

@@ -91,7 +91,7 @@ def nearest_to(
 
 def _page(found: Neighbours) -> Page:
     where = table_name(found.table)
-    title = say("Nearest to the vector in {where}", where=where)
+    compared, title = f"{found.compared:,}", say("Nearest to the vector in {where}", where=where)
     if found.id is not None:
         title = say("Nearest to {piece} (id {id}) in {where}", piece=found.piece, id=found.id, where=where)
     return page(
@@ -101,7 +101,7 @@ def _page(found: Neighbours) -> Page:
             say(
                 "Nearness ({measure}) is of the full space, all {compared} rows compared. Near: used alike, which "
                 "is not the same as meaning alike: opposites are near, too.",
-                compared=f"{found.compared:,}",
+                compared=compared,
                 measure=MEASURES[found.measure],
             ),
         ],

@@ -86,7 +86,7 @@ def rollout(
 
 
 def _page(found: Rollout) -> Page:
-    pieces = found.tokens.pieces
+    pieces, share = found.tokens.pieces, f"{found.residual:g}"
     names = [say("after layer {layer}", layer=layer) for layer in range(len(found.weights))]
     maps = [
         Matrix(each, pieces, pieces, TOKEN, say("input token"), say("share")) for each in array(found.weights)
@@ -100,7 +100,7 @@ def _page(found: Rollout) -> Page:
                 "The mean patterns of all layers multiplied, the residual connection taken as a share "
                 "of {share} everywhere (Abnar & Zuidema 2020). An approximation in principle: it knows "
                 "weights only, neither values nor norms nor feed-forward networks.",
-                share=f"{found.residual:g}",
+                share=share,
             ),
         ],
     )

@@ -121,16 +121,17 @@ def _page(found: Similarity) -> Page:
     order = flat.abs().argsort(descending=True, stable=True)[: found.top].tolist()
     rows = [(f"{float(flat[n]):+.4f}", first[n // len(second)], second[n % len(second)]) for n in order]
     columns = (right(say("share")), left(_FIRST), left(_SECOND))
-    total = say(
+    total = f"{float(flat.sum()):.4f}"
+    pairs = say(
         "{total} of {count} pairs, difference {difference:.1e}",
-        total=f"{float(flat.sum()):.4f}", count=len(flat), difference=found.difference,
+        total=total, count=len(flat), difference=found.difference,
     )  # fmt: skip
     return page(
         say("Why the cosine of the two texts is {cosine:.4f}", cosine=found.cosine),
         [
             Shaded(_FIRST, first, found.first_shares.tolist(), _SHARE),
             Shaded(_SECOND, second, found.second_shares.tolist(), _SHARE),
-            Prose(say("sum"), total),
+            Prose(say("sum"), pairs),
             Table(columns, rows),
             Matrix(array(found.shares), first, second, _FIRST, _SECOND, _SHARE, "signed", drawn=True),
             say(
