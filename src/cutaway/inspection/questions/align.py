@@ -39,7 +39,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
 from cutaway.text.tokens.tokenizer import Tokenizer
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Text, say
 
 
 @dataclass(frozen=True, repr=False)
@@ -282,8 +282,10 @@ def _page(found: Alignment) -> Page:
     )
     fall, hidden = say("fall of log-probability, nats"), say("source token hidden")
     layers, heads = map(range, found.cross_attention.shape[:2])
+    where = say("all layers") if found.layer is None else say("layer {layer}", layer=found.layer)
+    which = say("mean of all heads") if found.head is None else say("head {head}", head=found.head)
     looked_page = page(
-        _title(found),
+        say("Where the decoder looked ({where}, {which})", where=where, which=which),
         [
             Matrix(array(found.weights), found.rows, source, READS_WRITES, SOURCE, WEIGHT),
             Heading(say("What each token depends on")),
@@ -309,13 +311,6 @@ def _page(found: Alignment) -> Page:
 def alignment_map(weights: Tensor, target: Sequence[str], source: Sequence[str]) -> Matrix:
     """A heat map of weights (T, S) with which the pieces of a translation were chosen."""
     return Matrix(array(weights), target, source, TARGET, SOURCE, WEIGHT)
-
-
-def _title(found: Alignment) -> Phrase:
-    layer, head = found.layer, found.head
-    where = say("all layers") if layer is None else say("layer {layer}", layer=layer)
-    which = say("mean of all heads") if head is None else say("head {head}", head=head)
-    return say("Where the decoder looked ({where}, {which})", where=where, which=which)
 
 
 def _search_page(greedy: Hypothesis, found: Alignment) -> Page:

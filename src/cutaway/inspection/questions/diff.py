@@ -157,7 +157,7 @@ def diff(
     changing = edits(listed, run, runs)
     words = isinstance(run.model.head, Head)
     ask = run.forward if words else run.hidden
-    borders = {side: stream_taps(stack) for side, stack in stacks(run).items()}
+    borders: dict[Side, list[str]] = {side: stream_taps(stack) for side, stack in stacks(run).items()}
     taps = [name for names in borders.values() for name in names]
     result, trace = ask(taps, dict.fromkeys(changing, as_it_is))
     watch: dict[str, Edit] = {name: _relative_to(trace[name]) for name in taps}

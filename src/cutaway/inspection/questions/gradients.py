@@ -97,17 +97,14 @@ def _page(found: Sequence[InputAttribution]) -> Page:
         say("{methods}: {approximate}.", methods=_METHODS[each.method], approximate=each.approximate)
         for each in found
     ]
-    return page(_title(first), [*blocks, *map(_sums, found), *cautions, _NOT])
-
-
-def _title(found: InputAttribution) -> Phrase:
-    return say(
+    title = say(
         "What the {what} of '{token}' at token {position}, '{piece}', depends on",
-        what=_QUANTITIES[found.quantity][0],
-        token=found.token,
-        position=found.position,
-        piece=found.tokens[found.side].pieces[found.position],
+        what=_QUANTITIES[first.quantity][0],
+        token=first.token,
+        position=first.position,
+        piece=first.tokens[first.side].pieces[first.position],
     )
+    return page(title, [*blocks, *map(_sums, found), *cautions, _NOT])
 
 
 def _shaded(found: InputAttribution, name: str) -> Shaded:

@@ -137,7 +137,6 @@ _Label = tuple[str, str, int | None, int | None]  # kind, place, layer, number
 def _watched(run: Run, position: int) -> dict[str, Edit]:
     """What is needed beside the path itself: each head's result, and each chosen expert's."""
     found: dict[str, Edit] = {}
-
     for place in places(run.model, stack_named(run, None).name):
         for sublayer in place.sublayers:
             part = getattr(place.block, sublayer.module)
@@ -206,9 +205,9 @@ def _reason(run: Run) -> Phrase | None:
     masked = run.model.config.head == "masked"
     if run.model.config.norm_order == "post":
         return say(
-            "post-norm: the sum is exact, but the stream is normalised after every sublayer, so a "
-            "share passes as many held scales as follow it{gate}; the earlier the component, the "
-            "more of its effect runs through what is held",
+            "post-norm: the sum is exact, but the stream is normalised after every sublayer, so a share passes as "
+            "many held scales as follow it{gate}; the earlier the component, the more of its effect runs through "
+            "what is held",
             gate=say(", the gate of the head's activation too") if masked else "",
         )
     if run.model.config.norm_order == "sandwich":
