@@ -39,6 +39,8 @@ class Result:
 
 
 Run = Callable[..., Result]
+# What a question is asked with: a model by its fixture's name, a text, and options as JSON has them.
+Case = tuple[str, str | None, dict[str, Any]]
 SETTINGS = {"LANG": "C.UTF-8", "COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"}
 
 

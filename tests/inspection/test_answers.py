@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +20,11 @@ from cutaway.inspection.question import Suggesting, find_question, names
 from cutaway.page.blocks import Code
 from cutaway.words import say
 
-# A question, and what it is asked with: the model, the text, and options as JSON has them.
-CHANGE = {"op": "head", "side": "cross", "layer": 1, "head": 0, "set": "mean"}
-CASES: list[tuple[str, str, str | None, dict[str, Any]]] = [
-    ("align", "translator", None, {"text": "今天天气很好。", "beam": 3, "top": 2, "layer": 1}),
-    ("align", "translator", None, {"text": '-1 "$x" `y`', "target": "It's time", "gold": "0-0 1?1"}),
-    ("analogy", "translator", None, {"a": 30, "b": "今天", "c": 31, "expected": 40, "normalised": False}),
-    ("anatomy", "poet", None, {"contexts": [7, 9]}),
-    ("attention", "translator", "好久不见。", {"side": "encoder", "layer": -1, "head": 0, "stage": "masked"}),
-    ("diff", "translator", "好久不见。", {"changes": [CHANGE, {**CHANGE, "layer": 0}], "target": "time"}),
-    ("diff", "poet", "今天天气", {"changes": [], "writing": False}),
-    (
-        "drift",
-        "translator",
-        "今天很好。",
-        {"other": "天气今天", "word": "今天", "occurrences": [1, 1], "to": "en"},
-    ),
-    ("experts", "mixture", "今天很好。", {"layer": 1}),
-    ("explain", "poet", "今天天气", {"name": "decoder.layers.1.self_attn.pattern", "index": [0, 1, -1, 0]}),
-    ("explain", "masked", "今天[MASK]好。", {"chain": True}),
-    ("gradients", "masked", "今天[MASK]好。", {"baseline": 30, "tolerance": 0.5, "quantity": "logit"}),
-    ("lens", "poet", "今天天气", {"at": 2, "pinned": ["好", 20], "layers": [0, -1], "max_new_tokens": 3}),
-    ("logit", "poet", "今天天气", {"token": 20, "against": "好"}),
-    ("neighbours", "poet", None, {"token": 20, "measure": "euclid", "table": "unembedding"}),
-    ("neurons", "poet", "今天天气", {"at": 2, "layer": 0, "top": 3, "token": 20}),
-    ("overview", "masked", "今天[MASK]好。", {"top": 2}),
-    ("overview", "poet", "lens", {}),
-    ("projection", "translator", None, {"tokens": ["今天", 30, 31], "around": 2, "k": 1}),
-    ("rank", "masked", "今天[MASK]好。", {"parameter": "encoder.layers.0.mlp.up.weight", "ranks": [0, 3]}),
-    ("rollout", "masked", "今天很好。", {"residual": 0.25, "heads": [1, 0]}),
-    ("similarity", "headless", None, {"text": "今天很好。", "other": "- no -", "top": 3}),
-    ("svd", "headless", None, {"side": "encoder", "layer": -1, "head": 0, "top": 2}),
-    ("sweep", "headless", "今天很好。", {"set": "mean"}),
-    ("values", "headless", "今天很好。", {"through_output": False}),
-    ("word", "translator", "好久不见。", {"at": 1, "side": "decoder", "target": "time no see"}),
+# Every question with what its own test asks.
+CASES = [
+    (name, *case)
+    for name in names()
+    for case in import_module(f"tests.inspection.questions.test_{name}").ASKED
 ]
 
 
@@ -79,11 +51,6 @@ def folder(
         "mixture": mixture,
     }
     return lambda name: named[name]
-
-
-def test_every_question_is_among_the_cases() -> None:
-    """So that a new question is asked again in every way, too."""
-    assert {name for name, *_ in CASES} == set(names())
 
 
 @pytest.mark.parametrize(("name", "model", "text", "options"), CASES, ids=lambda value: str(value)[:24])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, find, load
 from cutaway.checkpoint.folder import Loaded
@@ -29,6 +29,12 @@ from cutaway.inspection.word_alignment import (
 from cutaway.page.blocks import Atlas, Matrix
 from cutaway.page.numbers import nats, share
 from cutaway.zoo import POET, TRANSLATOR
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("translator", None, {"text": "今天天气很好。", "beam": 3, "top": 2, "layer": 1}),
+    ("translator", None, {"text": '-1 "$x" `y`', "target": "It's time", "gold": "0-0 1?1"}),
+]
 
 TEXT = "今天天气很好。"
 GOLD_TEXT, WRITTEN = "我们明天去北京。", "We'll go to Beijing tomorrow."

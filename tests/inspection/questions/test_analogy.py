@@ -9,13 +9,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, find, load
 from cutaway.inspection.questions.analogy import analogy, plane
 from cutaway.inspection.vectors import VectorTable, table_of
 from cutaway.page.blocks import Points
 from cutaway.zoo import MASKED, TRANSLATOR
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("translator", None, {"a": 30, "b": "今天", "c": 31, "expected": 40, "normalised": False}),
+]
 
 KING = ("国王", "男人", "女人")
 

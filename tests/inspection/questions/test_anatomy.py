@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.inspection.sizes import MODELS, config
 from tests.limits import takes_less_than
 from torch import Tensor
@@ -30,6 +30,11 @@ from cutaway.models.encoder_only import EncoderOnly
 from cutaway.page.console import Terminal
 from cutaway.text.display import width
 from cutaway.words import Locale
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("poet", None, {"contexts": [7, 9]}),
+]
 
 
 def ids(n_tokens: int) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.inspection.tokens import reading, repeating
 from torch import Tensor
 
@@ -19,6 +19,11 @@ from cutaway.inspection.questions.attention import Measures, attention
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.wiring import Side, sides
 from cutaway.page.blocks import Atlas, Matrix
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("translator", "好久不见。", {"side": "encoder", "layer": -1, "head": 0, "stage": "masked"}),
+]
 
 RunOf = Callable[..., Run]
 KINDS: list[tuple[str, dict[str, Any]]] = [

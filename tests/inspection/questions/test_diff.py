@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from torch import Tensor, nn
 
 from cutaway import CutawayError, Translator, find, load
@@ -23,6 +23,22 @@ from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.block import Block
 from cutaway.page.numbers import nats
 from cutaway.zoo import MASKED, POET, TRANSLATOR
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    (
+        "translator",
+        "好久不见。",
+        {
+            "changes": [
+                {"op": "head", "side": "cross", "layer": 1, "head": 0, "set": "mean"},
+                {"op": "head", "side": "cross", "layer": 0, "head": 0, "set": "mean"},
+            ],
+            "target": "time",
+        },
+    ),
+    ("poet", "今天天气", {"changes": [], "writing": False}),
+]
 
 RunOf = Callable[..., Run]
 TEXT, VERSE = "好久不见。", "床前明月光"

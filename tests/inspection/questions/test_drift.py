@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.inspection.tokens import reading
 from torch import Tensor
 
@@ -23,6 +23,11 @@ from cutaway.inspection.wiring import Side
 from cutaway.nn.stack import Stack
 from cutaway.page.blocks import Matrix, Points
 from cutaway.zoo import MASKED, POET, TRANSLATOR
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("translator", "今天很好。", {"other": "天气今天", "word": "今天", "occurrences": [1, 1], "to": "en"}),
+]
 
 RunOf = Callable[..., Run]
 FIRST, SECOND, WORD = "她是一位美女。", "街上的美女很多。", "美女"

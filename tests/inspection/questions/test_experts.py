@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.command import LINES, page_of, refused, result, saved, shown, shown_in_chinese
+from tests.command import LINES, Case, page_of, refused, result, saved, shown, shown_in_chinese
 from tests.command import Run as Command
 from torch import Tensor
 
@@ -18,6 +18,11 @@ from cutaway.inspection.questions.experts import DETAILED, experts
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Bar, Matrix, Table
 from cutaway.page.numbers import share
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("mixture", "今天很好。", {"layer": 1}),
+]
 
 
 def router_scores(read: Run) -> dict[str, Tensor]:

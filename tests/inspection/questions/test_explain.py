@@ -4,11 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.command import Run, page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, Run, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import load
 from cutaway.inspection import explain
 from cutaway.inspection import run as prepare
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("poet", "今天天气", {"name": "decoder.layers.1.self_attn.pattern", "index": [0, 1, -1, 0]}),
+    ("masked", "今天[MASK]好。", {"chain": True}),
+]
 
 TEXT = "好久不见。"
 PATTERN = "decoder.layers.0.self_attn.pattern"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, find, load
 from cutaway.inspection.input_gradients import Asked, gradient_x_input, integrated_gradients
@@ -15,6 +15,11 @@ from cutaway.inspection.questions.gradients import gradients
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Shaded
 from cutaway.page.numbers import nats
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("masked", "今天[MASK]好。", {"baseline": 30, "tolerance": 0.5, "quantity": "logit"}),
+]
 
 RunOf = Callable[..., Run]
 

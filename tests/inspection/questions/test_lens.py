@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.command import Run as Command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
 from torch import nn
 
 from cutaway import CutawayError, find, load
@@ -18,6 +18,11 @@ from cutaway.inspection.runs import Run, run
 from cutaway.models.build import Model
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.page.numbers import share
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("poet", "今天天气", {"at": 2, "pinned": ["好", 20], "layers": [0, -1], "max_new_tokens": 3}),
+]
 
 PRE_NORM = ["pre-norm pair", "T5", "Llama", "GPT-2", "Gemma 2", "experts", "masked, pre-norm"]
 POST_NORM = ["post-norm pair", "BERT"]

@@ -8,13 +8,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from torch import Tensor
 
 from cutaway import CutawayError, find, load
 from cutaway.inspection.questions.logit import Logit, logit
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Matrix
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("poet", "今天天气", {"token": 20, "against": "好"}),
+]
 
 RunOf = Callable[..., Run]
 STRUCTURES = [

@@ -9,13 +9,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, find, load
 from cutaway.checkpoint.folder import Loaded
 from cutaway.inspection.questions.neighbours import nearest_to, neighbours
 from cutaway.inspection.vectors import VectorTable, table_of
 from cutaway.zoo import TRANSLATOR
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("poet", None, {"token": 20, "measure": "euclid", "table": "unembedding"}),
+]
 
 
 @pytest.fixture(scope="module")

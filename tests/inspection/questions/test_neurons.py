@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.command import Run as Command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
 from tests.inspection.networks import activations, down_of, recorded, stack_of
 
 from cutaway import CutawayError, find, load
@@ -16,6 +16,11 @@ from cutaway.inspection.neuron_firing import firing
 from cutaway.inspection.questions.neurons import neurons
 from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Matrix
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("poet", "今天天气", {"at": 2, "layer": 0, "top": 3, "token": 20}),
+]
 
 STRUCTURES = [
     "pre-norm pair", "post-norm pair", "T5", "Llama", "GPT-2", "Gemma 2", "sandwich of layer norms", "experts", "BERT",

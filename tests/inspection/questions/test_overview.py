@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests import command
-from tests.command import page_of, refused, result, shown
+from tests.command import Case, page_of, refused, result, shown
 
 from cutaway import find, load
 from cutaway.inspection.question import find_question
@@ -18,6 +18,12 @@ from cutaway.inspection.runs import Run, run
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import width
 from cutaway.zoo import MASKED, POET, TRANSLATOR
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("masked", "今天[MASK]好。", {"top": 2}),
+    ("poet", "lens", {}),
+]
 
 TEXT, VERSE, GAP = "好久不见。", "床前明月光", "The cat sat on the [MASK]."
 

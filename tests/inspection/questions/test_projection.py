@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, find, load
 from cutaway.checkpoint.folder import Loaded
@@ -18,6 +18,11 @@ from cutaway.inspection.questions.projection import projection
 from cutaway.inspection.vectors import VectorTable, table_of
 from cutaway.page.blocks import Points
 from cutaway.zoo import TRANSLATOR
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("translator", None, {"tokens": ["今天", 30, 31], "around": 2, "k": 1}),
+]
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.command import Run as Command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
 from tests.inspection.tiny import attention, opened, sides, tiny, tiny_run
 from tests.test_tap import FAMILIES
 from torch import Tensor
@@ -26,6 +26,11 @@ from cutaway.models.build import Model
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.page.blocks import Matrix
 from cutaway.zoo import TRANSLATOR, find
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("masked", "今天[MASK]好。", {"parameter": "encoder.layers.0.mlp.up.weight", "ranks": [0, 3]}),
+]
 
 
 def weights(model: Model) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, load
 from cutaway.inspection.patterns import patterns
@@ -15,6 +15,11 @@ from cutaway.inspection.questions.rollout import rollout
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.wiring import Side
 from cutaway.page.blocks import Atlas, Matrix
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("masked", "今天很好。", {"residual": 0.25, "heads": [1, 0]}),
+]
 
 RunOf = Callable[..., Run]
 

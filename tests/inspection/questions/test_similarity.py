@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, find, load
 from cutaway.checkpoint.folder import Loaded
@@ -17,6 +17,11 @@ from cutaway.inspection.questions.similarity import similarity
 from cutaway.inspection.runs import Run
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Matrix, Shaded
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("headless", None, {"text": "今天很好。", "other": "- no -", "top": 3}),
+]
 
 A, B = "今天天气很好", "The weather is fine today."
 

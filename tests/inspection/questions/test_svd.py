@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.command import Run, page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, Run, page_of, refused, result, shown, shown_in_chinese
 
 from cutaway import CutawayError, load
 from cutaway.inspection.questions.svd import svd
 from cutaway.inspection.spectra import directions, spectrum
 from cutaway.inspection.weight_matrices import w_ov, w_qk
 from cutaway.page.blocks import Bars, Matrix, Table
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("headless", None, {"side": "encoder", "layer": -1, "head": 0, "top": 2}),
+]
 
 NAME = "decoder.layers.0.mlp.down.weight"
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, shown, shown_in_chinese
 
 from cutaway import find, load
 from cutaway.inspection.changes.lists import edits
@@ -19,6 +19,11 @@ from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.block import Block
 from cutaway.page.numbers import nats
 from cutaway.zoo import POET
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("headless", "今天很好。", {"set": "mean"}),
+]
 
 RunOf = Callable[..., Run]
 VERSE = "床前明月光"

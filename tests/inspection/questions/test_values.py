@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.inspection.tokens import attention_inputs, projected
 
 from cutaway import CutawayError, load
@@ -17,6 +17,11 @@ from cutaway.inspection.questions.values import values
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.wiring import places, sides
 from cutaway.page.blocks import Atlas
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("headless", "今天很好。", {"through_output": False}),
+]
 
 RunOf = Callable[..., Run]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests import command
-from tests.command import page_of, refused, result, shown, shown_in_chinese
+from tests.command import Case, page_of, refused, result, shown, shown_in_chinese
 from tests.inspection.tokens import reading, repeating
 
 from cutaway import CutawayError, load
@@ -17,6 +17,11 @@ from cutaway.inspection.questions.word import word
 from cutaway.inspection.runs import Run, run
 from cutaway.inspection.wiring import sides
 from cutaway.page.blocks import Matrix
+
+# What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
+ASKED: list[Case] = [
+    ("translator", "好久不见。", {"at": 1, "side": "decoder", "target": "time no see"}),
+]
 
 RunOf = Callable[..., Run]
 
