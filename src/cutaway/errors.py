@@ -1,6 +1,7 @@
 """What a user did wrong, said so that they can mend it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 from cutaway.words import Phrase, Text, say
@@ -16,6 +17,17 @@ class CutawayError(ValueError):
     def __init__(self, template: Phrase | str, **values: object):
         self.message = say(template, **values) if isinstance(template, str) else template
         super().__init__(str(self.message))
+
+
+@contextmanager
+def about(place: object) -> Iterator[None]:
+    """Errors of what is done within are told with the place that they are about, unless they begin with it."""
+    try:
+        yield
+    except CutawayError as error:
+        if str(error).startswith(f"{place}:"):
+            raise
+        raise CutawayError("{where}: {error}", where=place, error=error) from error
 
 
 def nearest(word: str, choices: Iterable[str]) -> Text:

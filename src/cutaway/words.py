@@ -25,13 +25,14 @@ class Phrase:
     values: Mapping[str, object] = field(default_factory=dict)
     context: str = ""
 
-    def said(self, locale: Locale) -> str:
-        """The whole text in one language."""
+    def said(self, locale: Locale, marks: Mapping[int, str] | None = None) -> str:
+        """The whole text in one language; `marks` are put for characters of the templates, and not of the values."""
         words, key = catalogue(locale), self.template
         template = words.pgettext(self.context, key) if self.context else words.gettext(key)
+        template = template.translate(marks) if marks else template
         if not self.values:
             return template
-        return template.format(**{name: _said(value, locale) for name, value in self.values.items()})
+        return template.format(**{name: _said(value, locale, marks) for name, value in self.values.items()})
 
     def __str__(self) -> str:
         return self.said("en")
@@ -89,6 +90,6 @@ def catalogue(locale: str) -> gettext.NullTranslations:
     return gettext.translation("cutaway", FOLDER, [locale], fallback=True)
 
 
-def _said(value: object, locale: Locale) -> object:
+def _said(value: object, locale: Locale, marks: Mapping[int, str] | None) -> object:
     message = getattr(value, "message", value) if isinstance(value, Exception) else value
-    return message.said(locale) if isinstance(message, Phrase) else value
+    return message.said(locale, marks) if isinstance(message, Phrase) else value

@@ -1,5 +1,6 @@
 """A page with every kind of block, in two languages."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -37,8 +38,8 @@ class Both(Phrase):
 
     zh: str = ""
 
-    def said(self, locale: Locale) -> str:
-        return self.zh if locale == "zh" else self.template
+    def said(self, locale: Locale, marks: Mapping[int, str] | None = None) -> str:
+        return (self.zh if locale == "zh" else self.template).translate(marks or {})
 
 
 def both(en: str, zh: str) -> Both:

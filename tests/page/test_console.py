@@ -100,7 +100,7 @@ CHINESE_NARROW = """\
 ▁time         ████ ░░░░
  </s>         ░░░░ ▒▒▒▒ ▓▓▓▓
 
-纵向为译文，横向为原文；  权重至少
+纵向：译文；横向：原文；  权重不低于
 ░ 0.10  ▒ 0.25  ▓ 0.50  █ 0.75
 
 影响
@@ -163,6 +163,8 @@ def test_without_unicode_only_the_texts_themselves_have_it() -> None:
     assert "[- time] [+ no] [see -> sea]" in text and "-----" in text and "a -> b" in text
     plane = Points([Point(0, 0, "a"), Point(1, 1, "b", 1)], "x", "y", groups=("one", "two"))
     assert Terminal(40, unicode=False).text(plane).isascii()
+    said = Line(both("a → b", ""), ["→", "“x”", both("3 × {token}", "")])
+    assert Terminal(unicode=False).text(said) == "a -> b       → “x” 3 x {token}"
 
 
 @pytest.mark.parametrize("locale", ["en", "zh"])

@@ -19,7 +19,7 @@ from cutaway.checkpoint.stored import Contents
 from cutaway.checkpoint.table import Architecture
 from cutaway.checkpoint.weights import WEIGHTS, found_in, open_weights, write_weights
 from cutaway.config import ModelConfig, parse, to_dict
-from cutaway.errors import CutawayError, brief
+from cutaway.errors import CutawayError, about, brief
 from cutaway.files import check_links, inside, read_inside, read_text, write_json
 from cutaway.models.build import Model, skeleton
 from cutaway.text.tokens.tokenizer import Tokenizer
@@ -116,11 +116,9 @@ def save(
     values["dtype"] = DTYPES[kept]
     write_json(folder / "config.json", values)
     write_weights(folder, spread(model, architecture), kept, shard_size)
-    ids = {"pad": config.pad_id, "bos": config.bos_id, "eos": config.eos_id}
-    defaults: dict[str, object] = {f"{role}_token_id": i for role, i in ids.items() if i is not None}
-    if config.decoder_start_id is not None:
-        defaults["decoder_start_token_id"] = config.decoder_start_id
-    write_json(folder / "generation_config.json", defaults | dict(generation or {}))
+    ids = {role: getattr(config, f"{role}_id") for role in ("pad", "bos", "eos", "decoder_start")}
+    defaults = {f"{role}_token_id": id for role, id in ids.items() if id is not None}
+    write_json(folder / "generation_config.json", {**defaults, **(generation or {})})
     if tokenizer is not None:
         tokenizer.save(folder)
     if chat_template is not None:
@@ -201,11 +199,8 @@ def _chat_template(folder: Path) -> str | None:
         named = {entry.get("name"): entry.get("template") for entry in given if isinstance(entry, dict)}
         given = named.get("default")
     if given is not None and not isinstance(given, str):
-        raise CutawayError(
-            "{path}: chat_template is {value}, expected a text",
-            path=folder / "tokenizer_config.json",
-            value=brief(given),
-        )
+        path, value = folder / "tokenizer_config.json", brief(given)
+        raise CutawayError("{path}: chat_template is {value}, expected a text", path=path, value=value)
     return given
 
 
@@ -215,41 +210,42 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
     Raises CutawayError for a key that is missing, wrong or not supported, and for sizes that what lies beside the
     config belies: nothing that big need be built to find out.
     """
-    where, n_tensors = contents.config_file, len(contents.tensors)
-    architecture = architecture_of(contents.config, contents.tensors, where)
-    if architecture is None:
-        own = {key: value for key, value in contents.config.items() if key not in ("model_type", "dtype")}
-        config = parse(ModelConfig, own, where)
-    else:
-        config = architecture.read_config(contents.config, where)
+    with about(contents.config_file):
+        architecture = architecture_of(contents.config, contents.tensors)
+        if architecture is None:
+            own = {key: value for key, value in contents.config.items() if key not in ("model_type", "dtype")}
+            config = parse(ModelConfig, own, contents.config_file)
+        else:
+            config = architecture.read_config(contents.config, contents.config_file)
+        _check_sizes(config, contents)
+    return config, architecture
+
+
+def _check_sizes(config: ModelConfig, contents: Contents) -> None:
     encoder_layers = config.encoder_layers if config.family == "encoder-decoder" else 0
     experts = config.n_experts * (config.n_layers - len(config.dense_layers))
     n_parts = config.n_layers + encoder_layers + experts
-    if n_parts > n_tensors:
+    if n_parts > len(contents.tensors):
         raise CutawayError(
-            "{where}: asks for {parts:,} layers and experts, but {file} has only {tensors:,} tensors",
-            where=where,
+            "asks for {parts:,} layers and experts, but {file} has only {tensors:,} tensors",
             parts=n_parts,
             file=contents.weights_file,
-            tensors=n_tensors,
+            tensors=len(contents.tensors),
         )
     rows = config.max_len + config.position_offset if config.position == "sinusoidal" else 0
     held = sum(prod(stored.shape) for stored in contents.tensors.values())
     if rows * config.d_model > max(held // 8, MOST_TABLE):
         raise CutawayError(
-            "{where}: a table of {positions:,} positions has {numbers:,} numbers, expected a small part of those "
-            "of the weights ({held:,})",
-            where=where,
+            "a table of {positions:,} positions has {numbers:,} numbers, expected a small part of those of the "
+            "weights ({held:,})",
             positions=config.max_len,
             numbers=rows * config.d_model,
             held=held,
         )
-    tokenizer = contents.tokenizer
-    if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
+    pieces = contents.tokenizer.vocab_size if contents.tokenizer is not None else 0
+    if pieces > config.vocab_size:
         raise CutawayError(
-            "{where}: vocab_size is {size}, but the tokenizer has {pieces} pieces",
-            where=where,
+            "vocab_size is {size}, but the tokenizer has {pieces} pieces",
             size=config.vocab_size,
-            pieces=tokenizer.vocab_size,
+            pieces=pieces,
         )
-    return config, architecture

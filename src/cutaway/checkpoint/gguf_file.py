@@ -19,7 +19,7 @@ from torch import Tensor
 from cutaway.checkpoint.stored import Place, Stored, version_of
 from cutaway.errors import CutawayError
 from cutaway.files import unreadable
-from cutaway.words import Phrase, listed, say
+from cutaway.words import listed, say
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -29,7 +29,7 @@ MOST_PAIRS = 10_000
 MOST_TENSORS = 100_000
 MOST_NAME = 512  # bytes of a name or key
 MOST_DIMS = 4
-MOST_ALIGNMENT = 65_536
+ALIGNMENTS = [2**n for n in range(3, 17)]
 # Values dequantised at once: they stay in the processor's cache, and need little memory beside the result.
 CHUNK = 2**18
 
@@ -146,33 +146,22 @@ def read_header(path: Path) -> Header:
                 return reader.header()
             except CutawayError as error:
                 raise CutawayError(
-                    "{path}: {spot} {problem}", path=path, spot=reader.spot(), problem=error
+                    "{path}: {spot} {problem}", path=path, spot=reader.spot, problem=error
                 ) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
 
 class _Reader:
-    """Reads forward through the header; `reading` is the entry that it has reached, by number or name."""
+    """Reads forward through the header; `spot` is what a message calls the place that it has reached."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         status = os.fstat(file.fileno())
         self.file, self.path, self.version, self.size = file, path, version_of(status), status.st_size
         self.most = min(self.size, MOST_BYTES)
-        self.reading: tuple[str, int | str] = "header", 0
+        self.spot = say("the header")
         self.at = 0
         self.values = 0
-
-    def spot(self) -> Phrase:
-        """What a message calls the place that was reached."""
-        kind, name = self.reading
-        if kind == "header":
-            return say("the header")
-        return (
-            say("tensor {name!r}", name=name)
-            if kind == "tensor"
-            else say("metadata entry {name!r}", name=name)
-        )
 
     def take(self, count: int) -> bytes:
         if count > self.most - self.at:
@@ -239,21 +228,17 @@ class _Reader:
         n_pairs = self.count(MOST_PAIRS)
         metadata: dict[str, object] = {}
         for number in range(n_pairs):
-            self.reading = "metadata entry", number
+            self.spot = say("metadata entry {name!r}", name=number)
             key = self.name()
-            self.reading = "metadata entry", key
+            self.spot = say("metadata entry {name!r}", name=key)
             if key in metadata:
                 raise CutawayError("stands there twice")
             metadata[key] = self.value(self.u32())
         alignment = metadata.get("general.alignment", 32)
-        if (
-            not isinstance(alignment, int)
-            or not 8 <= alignment <= MOST_ALIGNMENT
-            or alignment & (alignment - 1)
-        ):
-            self.reading = "metadata entry", "general.alignment"
+        if not isinstance(alignment, int) or alignment not in ALIGNMENTS:
+            self.spot = say("metadata entry {name!r}", name="general.alignment")
             raise CutawayError(
-                "is {value!r}, expected a power of two from 8 to {most}", value=alignment, most=MOST_ALIGNMENT
+                "is {value!r}, expected a power of two from 8 to {most}", value=alignment, most=ALIGNMENTS[-1]
             )
         return Header(metadata, self.tensors(n_tensors, alignment))
 
@@ -291,9 +276,9 @@ class _Reader:
         found: dict[str, tuple[tuple[int, ...], GgufType, int]] = {}
         end = 0  # of the tensors so far, from where they start
         for number in range(count):
-            self.reading = "tensor", number
+            self.spot = say("tensor {name!r}", name=number)
             name = self.name()
-            self.reading = "tensor", name
+            self.spot = say("tensor {name!r}", name=name)
             if name in found:
                 raise CutawayError("stands there twice")
             n_dims = self.u32()
@@ -330,7 +315,7 @@ class _Reader:
         }
         for name, tensor in placed.items():
             if tensor.place.begin + tensor.size > self.size:
-                self.reading = "tensor", name
+                self.spot = say("tensor {name!r}", name=name)
                 raise CutawayError(
                     "ends at byte {end}, but the file at {size}: it is cut short; download it again",
                     end=tensor.place.begin + tensor.size,

@@ -16,7 +16,7 @@ from torch import Tensor
 from cutaway.checkpoint.gguf_file import MOST_TENSORS, Change, Header, Placed, read_header
 from cutaway.checkpoint.gguf_names import ARCHITECTURES, KEYS, NEUTRAL, GgufArchitecture
 from cutaway.checkpoint.stored import Contents, Stored
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError, about, nearest
 from cutaway.text.tokens.gguf_vocabulary import from_gguf
 
 NO_ID = 2**32 - 1  # how a file says that a token of this role does not exist
@@ -36,20 +36,19 @@ def read_gguf(path: Path) -> Contents:
     metadata = header.metadata
     for key in [key for key in metadata if key.endswith("_token_id") and metadata[key] in (NO_ID, -1)]:
         del metadata[key]
-    architecture = _architecture(metadata, path)
-    config = _config(header, architecture, path)
+    with about(path):
+        architecture = _architecture(metadata)
+        config = _config(header, architecture)
+        tensors = _tensors(header, architecture, config)
+        ends = list(dict.fromkeys(end for role in ENDS if (end := _token_id(metadata, role)) is not None))
+    ids = {name: config[name] for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    if len(ends) > 1:
+        ids["eos_token_id"] = ends
     template = metadata.get("tokenizer.chat_template")
-    ends = list(dict.fromkeys(_token_id(metadata, role, path) for role in ENDS))
-    ends = [end for end in ends if end is not None]
-    ids = {
-        "bos_token_id": config["bos_token_id"],
-        "eos_token_id": ends if len(ends) > 1 else config["eos_token_id"],
-        "pad_token_id": config["pad_token_id"],
-    }
     return Contents(
         config=config,
         config_file=f"{path} (metadata)",
-        tensors=_tensors(header, architecture, config, path),
+        tensors=tensors,
         weights_file=str(path),
         tokenizer=from_gguf(metadata, str(path)) if "tokenizer.ggml.tokens" in metadata else None,
         generation={key: value for key, value in ids.items() if value is not None},
@@ -57,25 +56,18 @@ def read_gguf(path: Path) -> Contents:
     )
 
 
-def _architecture(metadata: Mapping[str, object], path: Path) -> GgufArchitecture:
+def _architecture(metadata: Mapping[str, object]) -> GgufArchitecture:
     name, kind = metadata.get("general.architecture"), metadata.get("general.type", "model")
     if kind != "model":
-        raise CutawayError(
-            "{path}: general.type is {kind!r}; only whole models are supported", path=path, kind=kind
-        )
+        raise CutawayError("general.type is {kind!r}; only whole models are supported", kind=kind)
     parts = metadata.get("split.count", 1)
     if isinstance(parts, int) and parts > 1:
-        raise CutawayError(
-            "{path}: one of {parts} parts; join them with llama-gguf-split --merge first",
-            path=path,
-            parts=parts,
-        )
+        raise CutawayError("one of {parts} parts; join them with llama-gguf-split --merge first", parts=parts)
     named = [found for found in ARCHITECTURES if found.name == name]
     if not named:
         known = list(dict.fromkeys(found.name for found in ARCHITECTURES))
         raise CutawayError(
-            "{path}: general.architecture is {name!r}{hint}; supported: {known}",
-            path=path,
+            "general.architecture is {name!r}{hint}; supported: {known}",
             name=name,
             hint=nearest(str(name), known),
             known=", ".join(known),
@@ -84,28 +76,22 @@ def _architecture(metadata: Mapping[str, object], path: Path) -> GgufArchitectur
     for key, neutral in NEUTRAL.items():
         value = metadata.get(f"{found.name}.{key}", neutral[0])
         if key not in found.keys and value not in neutral:
-            key = f"{found.name}.{key}"
-            raise CutawayError(
-                "{path}: {key} is {value!r}, which is not supported", path=path, key=key, value=value
-            )
+            full = f"{found.name}.{key}"
+            raise CutawayError("{key} is {value!r}, which is not supported", key=full, value=value)
     return found
 
 
-def _config(header: Header, architecture: GgufArchitecture, path: Path) -> dict[str, object]:
+def _config(header: Header, architecture: GgufArchitecture) -> dict[str, object]:
     metadata, prefix = header.metadata, architecture.name + "."
     config: dict[str, object] = {"model_type": architecture.model_type, **architecture.constants}
     for key, theirs in architecture.keys.items():
         full, value = prefix + key, metadata.get(prefix + key)
         if isinstance(value, list):  # one for each layer
             if any(other != value[0] for other in value):
-                raise CutawayError(
-                    "{path}: {key} differs from layer to layer, which is not supported", path=path, key=full
-                )
+                raise CutawayError("{key} differs from layer to layer, which is not supported", key=full)
             value = value[0] if value else None
         if key in REQUIRED and (type(value) is not int or value < 1):
-            raise CutawayError(
-                "{path}: {key} is {value!r}, expected a number above 0", path=path, key=full, value=value
-            )
+            raise CutawayError("{key} is {value!r}, expected a number above 0", key=full, value=value)
         if value is not None:
             config[theirs] = value
     heads, width = config[KEYS["attention.head_count"]], config[KEYS["embedding_length"]]
@@ -115,8 +101,7 @@ def _config(header: Header, architecture: GgufArchitecture, path: Path) -> dict[
     for key in (f"{prefix}attention.value_length", f"{prefix}rope.dimension_count"):
         if (value := metadata.get(key, head_dim)) != head_dim:
             raise CutawayError(
-                "{path}: {key} is {value!r} in heads of {width}; only the full width of a head is supported",
-                path=path,
+                "{key} is {value!r} in heads of {width}; only the full width of a head is supported",
                 key=key,
                 value=value,
                 width=head_dim,
@@ -127,26 +112,22 @@ def _config(header: Header, architecture: GgufArchitecture, path: Path) -> dict[
     config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
     config["mlp_bias"] = "blk.0.ffn_up.bias" in header.tensors
     for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
-        config[f"{role}_token_id"] = _token_id(metadata, name, path)  # None, too: other readers have defaults
+        config[f"{role}_token_id"] = _token_id(metadata, name)  # None, too: other readers have defaults
     theta = config.setdefault("rope_theta", 10_000.0)
-    if scaling := _rope_scaling(header, prefix, head_dim, theta, path):
+    if scaling := _rope_scaling(header, prefix, head_dim, theta):
         config["rope_scaling"] = scaling
     return {**config, **architecture.derive(config)}
 
 
-def _token_id(metadata: Mapping[str, object], role: str, path: Path) -> int | None:
+def _token_id(metadata: Mapping[str, object], role: str) -> int | None:
     key = f"tokenizer.ggml.{role}_token_id"
     value = metadata.get(key)
     if value is not None and type(value) is not int:
-        raise CutawayError(
-            "{path}: {key} is {value!r}, expected the number of a token", path=path, key=key, value=value
-        )
+        raise CutawayError("{key} is {value!r}, expected the number of a token", key=key, value=value)
     return value
 
 
-def _rope_scaling(
-    header: Header, prefix: str, head_dim: object, theta: object, path: Path
-) -> dict[str, object] | None:
+def _rope_scaling(header: Header, prefix: str, head_dim: object, theta: object) -> dict[str, object] | None:
     """config.json's `rope_scaling`, None for rotary positions that are not scaled."""
     metadata, place = header.metadata, prefix + "rope.scaling."
     kind, factor = metadata.get(place + "type", "none"), metadata.get(place + "factor", 0.0)
@@ -155,13 +136,12 @@ def _rope_scaling(
     if ROPE_FREQS in header.tensors:
         if kind != "none":
             raise CutawayError(
-                "{path}: has both {key} {kind!r} and {tensor}, expected one of them",
-                path=path,
+                "has both {key} {kind!r} and {tensor}, expected one of them",
                 key=place + "type",
                 kind=kind,
                 tensor=ROPE_FREQS,
             )
-        return _llama3_scaling(header.tensors[ROPE_FREQS], head_dim, theta, path)
+        return _llama3_scaling(header.tensors[ROPE_FREQS], head_dim, theta)
     if kind == "none":
         return None
     scaling = {"rope_type": kind, "factor": factor}
@@ -175,7 +155,7 @@ def _rope_scaling(
     return scaling
 
 
-def _llama3_scaling(stored: Placed, head_dim: object, theta: object, path: Path) -> dict[str, object]:
+def _llama3_scaling(stored: Placed, head_dim: object, theta: object) -> dict[str, object]:
     """The parameters that Llama 3.1's factors were made from: a file has only the factors, one for each frequency.
 
     All published models have the same three of the four, so the factors decide the fourth, and are then compared."""
@@ -191,15 +171,14 @@ def _llama3_scaling(stored: Placed, head_dim: object, theta: object, path: Path)
                 "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
             }  # fmt: skip
     raise CutawayError(
-        "{path}: {tensor} is not what Llama 3.1 has (low_freq_factor 1, high_freq_factor 4, "
+        "{tensor} is not what Llama 3.1 has (low_freq_factor 1, high_freq_factor 4, "
         "original_max_position_embeddings 8192, any factor); other factors are not supported",
-        path=path,
         tensor=ROPE_FREQS,
     )
 
 
 def _tensors(
-    header: Header, architecture: GgufArchitecture, config: Mapping[str, object], path: Path
+    header: Header, architecture: GgufArchitecture, config: Mapping[str, object]
 ) -> dict[str, Stored]:
     found: dict[str, Stored] = {}
     for name, placed in header.tensors.items():
@@ -214,8 +193,7 @@ def _tensors(
         given |= {"expert"} if expert or stacked else set()
         if not template or numbers != given:
             raise CutawayError(
-                "{path}: tensor {name!r} is no part of a {kind} model (general.architecture {architecture})",
-                path=path,
+                "tensor {name!r} is no part of a {kind} model (general.architecture {architecture})",
                 name=name,
                 kind=architecture.model_type,
                 architecture=architecture.name,
@@ -226,8 +204,7 @@ def _tensors(
             experts = config.get("num_local_experts", config.get("num_experts"))
             if placed.shape[0] != experts or len(placed.shape) != 3:
                 raise CutawayError(
-                    "{path}: tensor {name!r} has the shape {shape}, expected {experts} matrices",
-                    path=path,
+                    "tensor {name!r} has the shape {shape}, expected {experts} matrices",
                     name=name,
                     shape=list(placed.shape),
                     experts=experts,
@@ -236,16 +213,9 @@ def _tensors(
         for number, part in parts.items():
             theirs = f"{template.format(layer=layer, expert=number)}.{leaf}"
             if len(found) == MOST_TENSORS:
-                raise CutawayError(
-                    "{path}: has more than {most:,} matrices of experts", path=path, most=MOST_TENSORS
-                )
+                raise CutawayError("has more than {most:,} matrices of experts", most=MOST_TENSORS)
             if theirs in found:
-                raise CutawayError(
-                    "{path}: tensor {name!r}: another one is {theirs} too",
-                    path=path,
-                    name=name,
-                    theirs=theirs,
-                )
+                raise CutawayError("tensor {name!r}: another one is {theirs} too", name=name, theirs=theirs)
             found[theirs] = part.stored(change)
     return found
 
@@ -263,8 +233,7 @@ def _change(
         heads = config["num_attention_heads" if stem == "attn_q" else "num_key_value_heads"]
         if type(heads) is not int or heads < 1 or placed.shape[0] % (2 * heads):
             raise CutawayError(
-                "{path}: tensor {name!r} has {rows} rows, which {heads!r} heads cannot share",
-                path=placed.place.path,
+                "tensor {name!r} has {rows} rows, which {heads!r} heads cannot share",
                 name=name,
                 rows=placed.shape[0],
                 heads=heads,
@@ -272,11 +241,7 @@ def _change(
         return partial(_halves, heads)
     if architecture.norm_offset and stem.endswith("norm") and leaf == "weight":
         return partial(torch.add, other=-architecture.norm_offset)
-    return _same
-
-
-def _same(w: Tensor) -> Tensor:
-    return w
+    return lambda w: w
 
 
 def _halves(heads: int, w: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cutaway.checkpoint.stored import Stored, check_range
 from cutaway.checkpoint.table import SAME, Architecture, Op
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, about
 from cutaway.words import listed, say
 
 # Other types hold no weights of ours: whole numbers, truth values, 8-bit floats that want scales beside them.
@@ -49,42 +49,35 @@ def fill(
     names must then agree. Raises CutawayError for a missing, unexpected or wrongly shaped tensor; `where` is what
     it calls the file.
     """
-    wanted = _plan(model, architecture, tensors, where)
+    wanted = check(model, architecture, tensors, where)
     done: dict[str, str] = {}  # the first name of a parameter -> the tensor that it was filled from
-    for theirs in [name for name in tensors if name in wanted]:
-        values = _values(theirs, tensors[theirs], wanted[theirs], dtype, where)
-        for use, value in zip(wanted[theirs], values, strict=True):
-            name = use.names[0]
-            if name not in done:
-                _assign(model, use.names, value)
-                done[name] = theirs
-            elif not torch.equal(value, model.get_parameter(name)):
-                raise CutawayError(
-                    "{where}: {one!r} and {other!r} are tied by the config but differ in the file",
-                    where=where,
-                    one=done[name],
-                    other=theirs,
-                )
+    with about(where):
+        for theirs in [name for name in tensors if name in wanted]:
+            values = _values(theirs, tensors[theirs], wanted[theirs], dtype)
+            for use, value in zip(wanted[theirs], values, strict=True):
+                name = use.names[0]
+                if name not in done:
+                    _assign(model, use.names, value)
+                    done[name] = theirs
+                elif not torch.equal(value, model.get_parameter(name)):
+                    raise CutawayError(
+                        "{one!r} and {other!r} are tied by the config but differ in the file",
+                        one=done[name],
+                        other=theirs,
+                    )
     for names in aliases(model):
         if names[0] not in done:  # what the file may lack: the plan refuses every other gap
             _assign(model, names, torch.zeros(model.get_parameter(names[0]).shape, dtype=dtype))
 
 
-def check(
-    model: nn.Module, architecture: Architecture | None, tensors: Mapping[str, Stored], where: str
-) -> None:
-    """Raises what `fill` would, as far as names, types and shapes tell: nothing is read of the tensors."""
-    _plan(model, architecture, tensors, where)
-
-
-def _values(theirs: str, stored: Stored, wanted: list[_Use], dtype: torch.dtype, where: str) -> list[Tensor]:
+def _values(theirs: str, stored: Stored, wanted: list[_Use], dtype: torch.dtype) -> list[Tensor]:
     """What the uses of a tensor make of it, each in `dtype` and in memory of its own."""
     if stored.dtype == dtype and [use.op for use in wanted] == [SAME]:
         return [stored.read()]
     # The new memory is taken first, so that the file's tensor leaves no hole between the parameters when it goes.
     values = [torch.empty(use.shape, dtype=dtype) for use in wanted]
     value = stored.read()
-    check_range(value, dtype, theirs, where)
+    check_range(value, dtype, theirs)
     for use, made in zip(wanted, values, strict=True):
         made.copy_(use.op.load(value))
     return values
@@ -111,49 +104,43 @@ def spread(model: nn.Module, architecture: Architecture | None) -> dict[str, Sto
     return stored
 
 
-def _plan(
+def check(
     model: nn.Module, architecture: Architecture | None, tensors: Mapping[str, Stored], where: str
 ) -> dict[str, list[_Use]]:
-    """For every tensor of the file that is wanted, what it is wanted for."""
-    remark = architecture.remark if architecture else ""
+    """For every tensor of the file that is wanted, what it is wanted for. Raises what `fill` would, as far as names,
+    types and shapes tell: nothing is read of the tensors."""
     wanted: dict[str, list[_Use]] = {}
-    for names in aliases(model):
-        sources = _sources(architecture, names)
-        there = [(theirs, op) for theirs, op in sources if theirs in tensors]
-        if not there and architecture and names[0] in architecture.zero_if_absent:
-            continue
-        if not there:
-            expected = dict.fromkeys(theirs for theirs, _ in sources) or names[:1]
+    with about(where):
+        for names in aliases(model):
+            sources = _sources(architecture, names)
+            there = [(theirs, op) for theirs, op in sources if theirs in tensors]
+            if not there and not (architecture and names[0] in architecture.zero_if_absent):
+                expected = dict.fromkeys(theirs for theirs, _ in sources) or names[:1]
+                raise CutawayError(
+                    "tensor {names} is missing{remark}",
+                    names=listed(expected, say(" or ")),
+                    remark=architecture.remark if architecture else "",
+                )
+            for theirs, op in there:
+                use = _Use(names, model.get_parameter(names[0]).shape, op)
+                _check(theirs, tensors[theirs], use)
+                wanted.setdefault(theirs, []).append(use)
+        if left := sorted(tensors.keys() - wanted.keys() - set(unread(tensors, architecture))):
             raise CutawayError(
-                "{where}: tensor {names} is missing{remark}",
-                where=where,
-                names=listed(expected, say(" or ")),
-                remark=remark,
+                "tensors ({count}) that are no part of a {kind} model: {names}{remark}",
+                count=len(left),
+                kind=architecture.model_type if architecture else "cutaway",
+                names=listed(left[:5]),
+                remark=architecture.remark if architecture else "",
             )
-        for theirs, op in there:
-            use = _Use(names, model.get_parameter(names[0]).shape, op)
-            _check(theirs, tensors[theirs], use, where)
-            wanted.setdefault(theirs, []).append(use)
-    ignored = set(unread(tensors, architecture))
-    left = sorted(name for name in tensors if name not in wanted and name not in ignored)
-    if left:
-        raise CutawayError(
-            "{where}: tensors ({count}) that are no part of a {kind} model: {names}{remark}",
-            where=where,
-            count=len(left),
-            kind=architecture.model_type if architecture else "cutaway",
-            names=listed(left[:5]),
-            remark=remark,
-        )
     return wanted
 
 
-def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
+def _check(theirs: str, stored: Stored, use: _Use) -> None:
     if stored.dtype not in WEIGHT_TYPES:
         kind = stored.kind or str(stored.dtype).removeprefix("torch.")
         raise CutawayError(
-            "{where}: tensor {name!r} is of type {kind}, expected floats of 16, 32 or 64 bits for {ours}",
-            where=where,
+            "tensor {name!r} is of type {kind}, expected floats of 16, 32 or 64 bits for {ours}",
             name=theirs,
             kind=kind,
             ours=use.names[0],
@@ -164,8 +151,7 @@ def _check(theirs: str, stored: Stored, use: _Use, where: str) -> None:
         shape = stored.shape
     if shape != use.shape:
         raise CutawayError(
-            "{where}: tensor {name!r} gives {ours} the shape {shape}, the config asks for {expected}",
-            where=where,
+            "tensor {name!r} gives {ours} the shape {shape}, the config asks for {expected}",
             name=theirs,
             ours=use.names[0],
             shape=list(shape),

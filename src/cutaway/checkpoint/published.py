@@ -23,12 +23,10 @@ ARCHITECTURES = (
 OWN_TYPE = "cutaway"  # for models that no published architecture can express
 
 
-def architecture_of(
-    config: Mapping[str, object], tensors: Collection[str], where: str
-) -> Architecture | None:
+def architecture_of(config: Mapping[str, object], tensors: Collection[str]) -> Architecture | None:
     """The architecture of a checkpoint with this config.json and tensors of these names; None for our own.
 
-    Raises CutawayError for an unknown model_type; `where` is what messages call the config.
+    Raises CutawayError for an unknown model_type.
     """
     kind = config.get("model_type")
     if kind == OWN_TYPE:
@@ -37,8 +35,7 @@ def architecture_of(
     if not known:
         types = [*dict.fromkeys(a.model_type for a in ARCHITECTURES), OWN_TYPE]
         raise CutawayError(
-            "{where}: model_type is {kind!r}{hint}; supported: {types}",
-            where=where,
+            "model_type is {kind!r}{hint}; supported: {types}",
             kind=kind,
             hint=nearest(str(kind), types),
             types=", ".join(types),

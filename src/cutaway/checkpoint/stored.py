@@ -42,9 +42,7 @@ class Contents:
     tensors: Mapping[str, Stored]
     weights_file: str  # and the place of the tensors
     tokenizer: Tokenizer | None = None
-    generation: Mapping[str, object] = field(
-        default_factory=dict
-    )  # generation_config.json, empty without one
+    generation: Mapping[str, object] = field(default_factory=dict)  # generation_config.json
     chat_template: str | None = None
 
     def weights_type(self) -> torch.dtype:
@@ -98,16 +96,14 @@ def changed(path: Path) -> CutawayError:
     return CutawayError("{path}: changed while it was being read; open it again", path=path)
 
 
-def check_range(value: Tensor, dtype: torch.dtype, name: str, where: str) -> None:
+def check_range(value: Tensor, dtype: torch.dtype, name: str) -> None:
     """Raises CutawayError when a finite value would be infinite in `dtype`. Only float16 is that narrow."""
     if dtype != torch.float16 or value.dtype == dtype or not value.numel():
         return
     largest = max(abs(float(edge)) for edge in value.aminmax())
     if 65_520 <= largest < math.inf:  # halfway to the number after the largest
         raise CutawayError(
-            "{where}: tensor {name!r} has values up to {largest:.4g}, more than float16 can hold; "
-            "use bfloat16 or float32",
-            where=where,
+            "tensor {name!r} has values up to {largest:.4g}, more than float16 can hold; use bfloat16 or float32",
             name=name,
             largest=largest,
         )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cutaway.config import ModelConfig, parse
-from cutaway.errors import CutawayError, brief
+from cutaway.errors import CutawayError, about, brief
 from cutaway.words import Text
 
 Value = object
@@ -109,44 +109,41 @@ class Architecture:
 
     def read_config(self, theirs: Config, where: str) -> ModelConfig:
         """Raises CutawayError naming the key of the file that is missing, wrong, or not supported."""
-        for key, value in self.constants.items():
-            if theirs.get(key) not in (None, value):
-                raise CutawayError(
-                    "{where}: {key} is {value!r}; only {supported!r} is supported for {kind}",
-                    where=where,
-                    key=key,
-                    value=theirs[key],
-                    supported=value,
-                    kind=self.model_type,
-                )
-        ours: dict[str, Value] = dict(self.fixed)
-        source: dict[str, str] = {}
-        for key in (key for key in self.keys if not key.write_only):
-            if key.theirs not in theirs and key.default is ...:
-                raise CutawayError("{where}: key {key!r} is missing", where=where, key=key.theirs)
-            try:
-                value = key.read(theirs.get(key.theirs, key.default), theirs)
-            except (TypeError, KeyError, AttributeError, OverflowError) as error:
-                raise CutawayError(
-                    "{where}: {key} is {value}, which cannot be understood",
-                    where=where,
-                    key=key.theirs,
-                    value=brief(theirs.get(key.theirs)),
-                ) from error
-            except CutawayError as error:
-                raise CutawayError(
-                    "{where}: {key}: {error}", where=where, key=key.theirs, error=error
-                ) from error
-            if key.ours in source and ours[key.ours] != value:
-                raise CutawayError(
-                    "{where}: {key} and {other} differ; one {ours} for both is supported",
-                    where=where,
-                    key=source[key.ours],
-                    other=key.theirs,
-                    ours=key.ours,
-                )
-            ours[key.ours], source[key.ours] = value, key.theirs
+        with about(where):
+            for key, value in self.constants.items():
+                if theirs.get(key) not in (None, value):
+                    raise CutawayError(
+                        "{key} is {value!r}; only {supported!r} is supported for {kind}",
+                        key=key,
+                        value=theirs[key],
+                        supported=value,
+                        kind=self.model_type,
+                    )
+            ours: dict[str, Value] = dict(self.fixed)
+            source: dict[str, str] = {}
+            for key in (key for key in self.keys if not key.write_only):
+                value = self._read(key, theirs)
+                if key.ours in source and ours[key.ours] != value:
+                    raise CutawayError(
+                        "{key} and {other} differ; one {ours} for both is supported",
+                        key=source[key.ours],
+                        other=key.theirs,
+                        ours=key.ours,
+                    )
+                ours[key.ours], source[key.ours] = value, key.theirs
         return parse(ModelConfig, ours, where, source)  # the reader has the file's keys before them, not ours
+
+    def _read(self, key: Key, theirs: Config) -> Value:
+        if key.theirs not in theirs and key.default is ...:
+            raise CutawayError("key {key!r} is missing", key=key.theirs)
+        try:
+            with about(key.theirs):
+                return key.read(theirs.get(key.theirs, key.default), theirs)
+        except (TypeError, KeyError, AttributeError, OverflowError) as error:
+            value = brief(theirs.get(key.theirs))
+            raise CutawayError(
+                "{key} is {value}, which cannot be understood", key=key.theirs, value=value
+            ) from error
 
     def expresses(self, config: ModelConfig) -> bool:
         """Whether a file of this architecture says everything that `config` says."""

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from cutaway.checkpoint.stored import Place, Stored, changed, check_range, version_of
-from cutaway.errors import CutawayError, brief
+from cutaway.errors import CutawayError, about, brief
 from cutaway.files import inside, parse_json, read_inside, unreadable, write_json
 from cutaway.words import Text, say
 
@@ -60,19 +60,17 @@ def open_weights(folder: Path) -> tuple[dict[str, Stored], str]:
         path = inside(folder, WEIGHTS)
         return read_header(path), str(path)
     where, file_of = folder / INDEX, read_inside(folder, INDEX).get("weight_map")
-    if not isinstance(file_of, dict) or not file_of:
-        raise CutawayError(
-            "{where}: weight_map is missing or empty, expected the file of every tensor", where=where
-        )
-    for name, file in file_of.items():
-        if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
-            raise CutawayError(
-                "{where}: weight_map says that {name} lies in {file}, expected the name of a safetensors file "
-                "in this folder",
-                where=where,
-                name=brief(name),
-                file=brief(file),
-            )
+    with about(where):
+        if not isinstance(file_of, dict) or not file_of:
+            raise CutawayError("weight_map is missing or empty, expected the file of every tensor")
+        for name, file in file_of.items():
+            if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
+                raise CutawayError(
+                    "weight_map says that {name} lies in {file}, expected the name of a safetensors file in this "
+                    "folder",
+                    name=brief(name),
+                    file=brief(file),
+                )
     paths = [inside(folder, file) for file in sorted(set(file_of.values()))]  # all, before the first is read
     tensors: dict[str, Stored] = {}
     for path in paths:
@@ -122,28 +120,27 @@ def read_header(path: Path) -> dict[str, Stored]:
     entries = cast(dict[str, dict[str, Any]], parse_json(header.decode(), path))  # as the library has found
     entries.pop(METADATA, None)
     stored: dict[str, Stored] = {}
-    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
-        as_in_models = len(name.encode()) <= MOST_NAME_BYTES and len(entry["shape"]) <= MOST_DIMENSIONS
-        if not as_in_models or entry.keys() != _ENTRY:
-            raise CutawayError(
-                "{path}: tensor {name} is not described as in any model: by dtype, data_offsets and a shape of at "
-                "most {dimensions} sizes, under a name of at most {bytes} bytes",
-                path=path,
-                name=brief(name),
-                dimensions=MOST_DIMENSIONS,
-                bytes=MOST_NAME_BYTES,
-            )
-        if entry["dtype"] not in DTYPES:
-            raise CutawayError(
-                "{path}: tensor {name!r} has the dtype {dtype}, expected one of {known}",
-                path=path,
-                name=name,
-                dtype=entry["dtype"],
-                known=", ".join(DTYPES),
-            )
-        shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
-        place = Place(path, version, 8 + length + entry["data_offsets"][0])
-        stored[name] = Stored(shape, dtype, partial(place.tensor, shape, dtype))
+    with about(path):
+        for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+            as_in_models = len(name.encode()) <= MOST_NAME_BYTES and len(entry["shape"]) <= MOST_DIMENSIONS
+            if not as_in_models or entry.keys() != _ENTRY:
+                raise CutawayError(
+                    "tensor {name} is not described as in any model: by dtype, data_offsets and a shape of at "
+                    "most {dimensions} sizes, under a name of at most {bytes} bytes",
+                    name=brief(name),
+                    dimensions=MOST_DIMENSIONS,
+                    bytes=MOST_NAME_BYTES,
+                )
+            if entry["dtype"] not in DTYPES:
+                raise CutawayError(
+                    "tensor {name!r} has the dtype {dtype}, expected one of {known}",
+                    name=name,
+                    dtype=entry["dtype"],
+                    known=", ".join(DTYPES),
+                )
+            shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
+            place = Place(path, version, 8 + length + entry["data_offsets"][0])
+            stored[name] = Stored(shape, dtype, partial(place.tensor, shape, dtype))
     return stored
 
 
@@ -158,9 +155,9 @@ def _broken(path: Path, reason: Text) -> CutawayError:
 
 def write_weights(
     folder: Path, tensors: Mapping[str, Stored], dtype: torch.dtype, shard_size: int | None = None
-) -> list[Path]:
-    """Write the tensors, in files of at most `shard_size` bytes of weights (a larger tensor has one for itself), and
-    give what was written. Weights that lay there before are replaced."""
+) -> None:
+    """Write the tensors, in files of at most `shard_size` bytes of weights (a larger tensor has one for itself).
+    Weights that lay there before are replaced."""
     shards: list[dict[str, Stored]] = [{}]
     held = 0  # bytes of the last one
     for name, stored in tensors.items():
@@ -170,21 +167,18 @@ def write_weights(
             held = 0
         held += size
         shards[-1][name] = stored
-    names = [WEIGHTS]
-    if len(shards) > 1:
-        names = [f"model-{number:05}-of-{len(shards):05}.safetensors" for number in range(1, len(shards) + 1)]
-    for name, shard in zip(names, shards, strict=True):
-        write(folder / name, shard, dtype)
+    several = [f"model-{number:05}-of-{len(shards):05}.safetensors" for number in range(1, len(shards) + 1)]
+    files = dict(zip(several if len(shards) > 1 else [WEIGHTS], shards, strict=True))
+    for file, shard in files.items():
+        write(folder / file, shard, dtype)
+    written = {*files, INDEX} if len(shards) > 1 else {*files}
     if len(shards) > 1:
         total = sum(_size(stored, dtype) for stored in tensors.values())
-        weight_map = {name: file for file, shard in zip(names, shards, strict=True) for name in shard}
+        weight_map = {name: file for file, shard in files.items() for name in shard}
         write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
-        names.append(INDEX)
-    written = [folder / name for name in names]
     for path in folder.iterdir():
-        if path not in written and (path.name in (WEIGHTS, INDEX) or _OURS.fullmatch(path.name)):
+        if path.name not in written and (path.name in (WEIGHTS, INDEX) or _OURS.fullmatch(path.name)):
             path.unlink()
-    return written
 
 
 def write(path: Path, tensors: Mapping[str, Stored], dtype: torch.dtype) -> None:
@@ -199,11 +193,11 @@ def write(path: Path, tensors: Mapping[str, Stored], dtype: torch.dtype) -> None
     text += b" " * (-len(text) % 8)  # the data begins at a multiple of 8, as the library has it
     partly = path.with_name(f"{path.name}.partial")
     try:
-        with partly.open("wb") as file:
+        with about(path), partly.open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name, stored in tensors.items():
                 tensor = stored.read()
-                check_range(tensor, dtype, name, str(path))
+                check_range(tensor, dtype, name)
                 file.write(tensor.to("cpu", dtype).contiguous().reshape(-1).view(torch.uint8).numpy().data)
             file.flush()
             os.fsync(file.fileno())

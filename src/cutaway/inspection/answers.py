@@ -21,14 +21,14 @@ from cutaway.inspection.changes.change import Change
 from cutaway.inspection.changes.lists import write_change
 from cutaway.inspection.options import Progress, Repeated
 from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_question, names
-from cutaway.inspection.runs import Run, run
+from cutaway.inspection.runs import run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import width
 from cutaway.words import Phrase, Text, say
 from cutaway.zoo import bundled, find
 
-LINE = 80  # columns of a command before it is continued on the next line
+LINE = 80  # columns of a command before it goes on in the next line
 _OF_RUN = {each.name for each in RUN_OPTIONS}
 
 
@@ -51,7 +51,7 @@ class Answer:
         return page.explained(_terms_in(page)).captioned(
             Caption(
                 model=self.model,
-                text=self.text or _text_in(self.options),
+                text=self.text or (asked if isinstance(asked := self.options.get("text"), str) else None),
                 output=self.output,
                 command=self.command(),
                 python=self.python(),
@@ -61,26 +61,48 @@ class Answer:
 
     def _next(self, result: Suggesting) -> Page:
         of_run = {name: value for name, value in self.options.items() if name in _OF_RUN}
-        steps = [
-            Code(
-                each.about,
-                continued(
-                    parts_for(find_question(each.question), self.model, self.text, {**each.options, **of_run})
-                ),
-            )
-            for each in result.suggestions()
-        ]
-        return Page(
-            say("What to look at next"), (*steps, Code(say("all questions"), "cutaway inspect --help"))
-        )
+        steps: list[Code] = []
+        for each in result.suggestions():
+            question, options = find_question(each.question), {**each.options, **of_run}
+            steps.append(Code(each.about, continued(parts_for(question, self.model, self.text, options))))
+        steps.append(Code(say("all questions"), "cutaway inspect --help"))
+        return Page(say("What to look at next"), tuple(steps))
 
     def command(self) -> str:
         """The command that gives this answer."""
-        return command_for(self.question, self.model, self.text, self.options)
+        return " ".join(parts_for(self.question, self.model, self.text, self.options))
 
     def python(self) -> str:
         """Lines of Python that give this answer's result."""
-        return python_for(self.question, self.model, self.text, self.options)
+        question, of_text = self.question, self.question.subject == "text"
+        others = {each.name for each in question.parameters if each.is_text}
+        used = [question.name, *(["run"] if of_text or others & set(self.options) else [])]
+        imports = ["from cutaway import find, load"]
+        subject, opened = "loaded", f"load(find({self.model!r}))"
+        if question.subject == "files":
+            imports = ["from cutaway import find", "from cutaway.checkpoint.folder import open_contents"]
+            opened = f"open_contents(find({self.model!r}))"
+        of_run = {name: value for name, value in self.options.items() if of_text and name in _OF_RUN}
+        given = [f"{name}={value!r}" for name, value in of_run.items()]
+        alike = [f"{name}={value!r}" for name, value in of_run.items() if name != "target"]
+        if of_text:
+            subject = f"run({', '.join(['loaded', repr(self.text), *given])})"
+        arguments = [
+            f"{name}=run({', '.join(['loaded', repr(value), *alike])})"
+            if name in others
+            else f"{name}={value!r}"
+            for name, value in self.options.items()
+            if name not in of_run
+        ]
+        return "\n".join(
+            [
+                *imports,
+                f"from cutaway.inspection import {', '.join(sorted(used))}",
+                "",
+                f"loaded = {opened}",
+                f"result = {question.name}({', '.join([subject, *arguments])})",
+            ]
+        )
 
     def json(self) -> dict[str, object]:
         """The result as plain values, with what it is about."""
@@ -94,10 +116,9 @@ class Answer:
 
     def about(self) -> dict[str, str]:
         """What a file of the result came from: enough to ask again."""
-        found = {
-            "question": self.question.name, "model": self.model, "text": self.text, "command": self.command(),
-        }  # fmt: skip
-        return {**{name: value for name, value in found.items() if value is not None}, "cutaway": __version__}
+        text = {} if self.text is None else {"text": self.text}
+        asked = {"question": self.question.name, "model": self.model, **text}
+        return {**asked, "command": self.command(), "cutaway": __version__}
 
 
 class Session:
@@ -129,7 +150,7 @@ class Session:
         """
         given = dict(given or {})
         question.check(self.config, self.model)
-        options = question.options(given)
+        options: dict[str, Any] = question.options(given)
         of_run = _OF_RUN if question.subject == "text" else set()
         run_options = {name: options.pop(name) for name in of_run & set(options)}
         if question.subject == "text" and text is None:
@@ -141,16 +162,14 @@ class Session:
         subject: object = self._contents if question.subject == "files" else self.loaded
         output = None
         if question.subject == "text" and text is not None:
-            subject = asked = self._run(text, run_options)
-            output = _written(asked)
+            subject = asked = run(self.loaded, text, **run_options)
+            if asked.source is not None and asked.target is not None:
+                output = asked.loaded.require_tokenizer().decode(asked.outcome.ids)
         for parameter in question.parameters:
             other = options.get(parameter.name)
             if parameter.is_text and isinstance(other, str):
-                options[parameter.name] = self._run(other, {**run_options, "target": None})
+                options[parameter.name] = run(self.loaded, other, **{**run_options, "target": None})
         return Answer(question, self.model, text, given, output, question(subject, options, progress))
-
-    def _run(self, text: str, options: Mapping[str, Any]) -> Run:
-        return run(self.loaded, text, **options)
 
 
 def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:
@@ -173,25 +192,7 @@ def _phrases(value: object) -> Iterator[str]:
             yield from _phrases(getattr(value, field.name))
 
 
-def _text_in(options: Mapping[str, object]) -> str | None:
-    """The text that a question asks its model about by itself."""
-    text = options.get("text")
-    return text if isinstance(text, str) else None
-
-
-def _written(asked: Run) -> str | None:
-    """The translation of a run."""
-    if asked.source is None or asked.target is None:
-        return None
-    return asked.loaded.require_tokenizer().decode(asked.outcome.ids)
-
-
 # The same asked again.
-
-
-def command_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
-    """The command that asks this."""
-    return " ".join(parts_for(question, model, text, options))
 
 
 def continued(parts: Sequence[str]) -> str:
@@ -217,9 +218,8 @@ def parts_for(question: Question, model: str, text: str | None, options: Mapping
             continue
         option, tokens = parameters[name].option, parameters[name].names_tokens
         if option.positional:
-            positional += [
-                _spelled(each, tokens) for each in (value if isinstance(value, list | tuple) else [value])
-            ]
+            values = value if isinstance(value, list | tuple) else [value]
+            positional += [_spelled(each, tokens) for each in values]
             continue
         flag = (option.each if isinstance(option, Repeated) else name).replace("_", "-")
         if isinstance(value, bool):
@@ -232,29 +232,6 @@ def parts_for(question: Question, model: str, text: str | None, options: Mapping
     if any(each.startswith("-") for each in positional):
         return [*words, f"-m {_quoted(model)}", *named, "--", *texts]
     return [*words, *texts, f"-m {_quoted(model)}", *named]
-
-
-def python_for(question: Question, model: str, text: str | None, options: Mapping[str, object]) -> str:
-    """Lines of Python that ask this."""
-    others = {each.name for each in question.parameters if each.is_text}
-    of_run = _OF_RUN if question.subject == "text" else set()
-    opened = f"load(find({model!r}))" if question.subject != "files" else f"open_contents(find({model!r}))"
-    imports = ["from cutaway import find, load"]
-    if question.subject == "files":
-        imports = ["from cutaway import find", "from cutaway.checkpoint.folder import open_contents"]
-    names = [question.name] + (["run"] if question.subject == "text" or others & set(options) else [])
-    lines = [*imports, f"from cutaway.inspection import {', '.join(sorted(names))}", "", f"loaded = {opened}"]
-    subject = "loaded"
-    if question.subject == "text":
-        given = [f"{name}={value!r}" for name, value in options.items() if name in of_run]
-        subject = f"run({', '.join(['loaded', repr(text), *given])})"
-    alike = [f"{name}={value!r}" for name, value in options.items() if name in of_run - {"target"}]
-    arguments = [
-        f"{name}=run({', '.join(['loaded', repr(value), *alike])})" if name in others else f"{name}={value!r}"
-        for name, value in options.items()
-        if name not in of_run
-    ]
-    return "\n".join([*lines, f"result = {question.name}({', '.join([subject, *arguments])})"])
 
 
 def _spelled(value: object, tokens: bool) -> str:

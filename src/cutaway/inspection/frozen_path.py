@@ -7,7 +7,7 @@ on direct paths and on folding LayerNorm).
 
 # Shapes: N rows that are carried side by side, D width, V vocabulary.
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -97,12 +97,18 @@ def frozen_path(run: Run, position: int, watch: Mapping[str, Edit] | None = None
     def here(x: Tensor) -> Tensor:
         return x[:, position].clone()  # (1, D); a view would keep all positions
 
-    own = _needed(side, blocks)
-    logits, trace = run.forward({**dict.fromkeys(own, here), **(watch or {})})
-    writes = tuple(_write(place, sublayer, trace) for place in blocks for sublayer in place.sublayers)
-    embed_norm = _frozen_norm(
-        f"{side.embedding_name}.norm", side.embedding.norm, embedded(side, trace).sum(dim=0)
-    )
+    # The taps whose value decides the scale of some norm, and the embedding's.
+    needed = [f"{side.embedding_name}.embed", f"{side.name}.normed", f"{side.embedding_name}.position"]
+    if side.embedding.positions is None:
+        needed.pop()
+    needed += [f"{place.path}.resid_pre" for place in blocks]
+    parts = [(place, sublayer) for place in blocks for sublayer in place.sublayers]
+    for place, sublayer in parts:
+        needed += [f"{place.path}.{sublayer.module}.out", f"{place.path}.{sublayer.after}"]
+    logits, trace = run.forward({**dict.fromkeys(needed, here), **(watch or {})})
+    writes = tuple(_write(place, sublayer, trace) for place, sublayer in parts)
+    entering, name = embedded(side, trace).sum(dim=0), f"{side.embedding_name}.norm"
+    embed_norm = _frozen_norm(name, side.embedding.norm, entering)
     last = trace[f"{blocks[-1].path}.resid_post"][0]
     final = _frozen_norm(f"{side.name}.norm", side.stack.norm, last)
     end = (*(() if final is None else (final,)), *_in_head(head, trace[f"{side.name}.normed"][0]))
@@ -117,18 +123,6 @@ def embedded(side: ReadingStack, trace: Trace) -> Tensor:
     if side.embedding.segments is not None:
         rows.append(side.embedding.segments.weight[0].detach())  # a run has one segment
     return torch.stack([row.double() for row in rows])
-
-
-def _needed(side: ReadingStack, blocks: Sequence[Place]) -> list[str]:
-    """The taps whose value at the position decides the scale of some norm, and the embedding's."""
-    names = [f"{side.embedding_name}.embed", f"{side.name}.normed"]
-    if side.embedding.positions is not None:
-        names.append(f"{side.embedding_name}.position")
-    for place in blocks:
-        names.append(f"{place.path}.resid_pre")
-        for sublayer in place.sublayers:
-            names += [f"{place.path}.{sublayer.module}.out", f"{place.path}.{sublayer.after}"]
-    return names
 
 
 def _write(place: Place, sublayer: Sublayer, trace: Trace) -> Write:

@@ -4,9 +4,8 @@ gradients."""
 # Shapes: T tokens, N rows (points of a path) that are computed side by side, D width, V vocabulary.
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -32,7 +31,7 @@ from cutaway.words import Phrase, say
 Quantity = Literal["logit", "log_prob"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InputAttribution:
     """A share for every token that the model reads, of the logit or log-probability F of one token at one position.
 
@@ -56,9 +55,9 @@ class InputAttribution:
     tokens: dict[str, Tokens]  # by the side that reads them: T each
     shares: dict[str, Tensor]  # by the side that reads the tokens: (T,) fp64 each
     total: float  # sum of all shares
-    baseline: str | None  # what the path starts from: "zero", or a piece in the place of every token
-    baseline_value: float | None  # F(b); None for gradient x input
-    points: int | None  # at which the gradient was taken on the path
+    baseline: str | None = None  # what the path starts from: "zero", or a piece in the place of every token
+    baseline_value: float | None = None  # F(b); None for gradient x input
+    points: int | None = None  # at which the gradient was taken on the path
     difference: float | None  # F(x) - F(b) - total
     approximate: Phrase
 
@@ -109,7 +108,8 @@ class Asked:
         leaves = {name: x.detach().clone().requires_grad_() for name, x in at.items()}
         rows = len(next(iter(leaves.values())))
         edits = {
-            f"{side.embedding_name}.embed": _instead(leaves[name]) for name, side in stacks(self.run).items()
+            f"{side.embedding_name}.embed": lambda _, leaf=leaves[name]: leaf
+            for name, side in stacks(self.run).items()
         }
         given = {name: ids.expand(rows, -1) for name, ids in self.run.inputs.items()}
         with torch.enable_grad(), Trace(self.run.model, edit=edits):
@@ -124,19 +124,11 @@ class Asked:
         return values.detach(), found
 
     def answer(
-        self,
-        *,
-        method: Literal["gradient x input", "integrated gradients"],
-        value: float,
-        shares: dict[str, Tensor],
-        approximate: Phrase,
-        baseline: str | None = None,
-        baseline_value: float | None = None,
-        points: int | None = None,
+        self, value: float, before: float | None, shares: dict[str, Tensor], **how: Any
     ) -> InputAttribution:
+        """`before` is F(b), `how` the fields that tell of the method."""
         total = sum(float(share.sum()) for share in shares.values())
         return InputAttribution(
-            method=method,
             quantity=self.quantity,
             side=self.side.name,
             position=self.position,
@@ -146,16 +138,10 @@ class Asked:
             tokens={name: side.tokens for name, side in stacks(self.run).items()},
             shares=shares,
             total=total,
-            baseline=baseline,
-            baseline_value=baseline_value,
-            points=points,
-            difference=None if baseline_value is None else value - baseline_value - total,
-            approximate=approximate,
+            baseline_value=before,
+            difference=None if before is None else value - before - total,
+            **how,
         )
-
-
-def _instead(leaf: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda _: leaf
 
 
 def gradient_x_input(asked: "Asked") -> InputAttribution:
@@ -164,12 +150,8 @@ def gradient_x_input(asked: "Asked") -> InputAttribution:
     shares = {
         name: (x.double() * slopes[name][0].double()).sum(dim=-1).cpu() for name, x in asked.inputs.items()
     }
-    return asked.answer(
-        method="gradient x input",
-        value=float(values[0]),
-        shares=shares,
-        approximate=say("first order, exact only where the model is linear between 0 and this input"),
-    )
+    approximate = say("first order, exact only where the model is linear between 0 and this input")
+    return asked.answer(float(values[0]), None, shares, method="gradient x input", approximate=approximate)
 
 
 MOST_POINTS = 1200
@@ -188,12 +170,11 @@ def integrated_gradients(
     """Integrated gradients, defined in `InputAttribution`.
 
     The straight path starts at `baseline`: None for vectors of zeros, or a token (its id, piece, or text) in the place
-    of every token. It is cut into pieces of 12 Gauss-Legendre points. What a piece must add up to is known, the
-    difference of F at its ends; the piece that misses most is halved until all together miss no more than `tolerance`
-    of F(x) - F(b), or `most_points` were taken. From zeros α = s⁶ and pieces are cut in s, because norms make F turn
-    sharply where vectors are short. Where nothing is added to the token vectors (rotary or no positions) F turns within
-    a tiny step from zero, which then decides all shares: a token as baseline says more there, and needs fewer points.
-    Memory is that of 13 forward and backward passes at a time.
+    of every token. It is cut into pieces of 12 Gauss-Legendre points (with the middle 13 passes at a time). A piece
+    must add up to the difference of F at its ends; the one that misses most is halved until all together miss no more
+    than `tolerance` of F(x) - F(b), or `most_points` were taken. From zeros α = s⁶ and pieces are cut in s, because
+    norms make F turn sharply where vectors are short. Where nothing is added to the token vectors (rotary or no
+    positions) that happens within a tiny step, which decides all shares: a token as baseline says more there.
     Raises CutawayError for a baseline that is no token, and for a tolerance or a number of points that is not positive.
     """
     if most_points < _POINTS:
@@ -233,11 +214,11 @@ def integrated_gradients(
     if run.model.config.n_experts:
         jumps = say("; F jumps where a router changes its choice, and a jump is no token's share")
     return asked.answer(
+        value,
+        before,
+        shares,
         method="integrated gradients",
-        value=value,
-        shares=shares,
         baseline="zero" if start is None else piece_of(run, start),
-        baseline_value=before,
         points=points,
         approximate=say(
             "the integral is a sum over {points} points, which misses the stated part{jumps}",

@@ -1,20 +1,16 @@
 """What a model is made of, counted: its parameters by part, and the floating-point operations that a token costs."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from cutaway.checkpoint.parameters import aliases
-from cutaway.inspection.wiring import layer_in
+from cutaway.inspection.wiring import Side, layer_in, places, sides
 from cutaway.models.build import Model
-from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.nn.attention import Attention
-from cutaway.nn.block import Block
 from cutaway.nn.moe import MoE
-from cutaway.nn.stack import Stack
 
 _INPUT = {"tokens": "token embedding", "positions": "positions", "segments": "segments"}
 _BLOCK = {"self_attn": "self-attention", "cross_attn": "cross-attention", "mlp": "feed-forward"}
@@ -42,19 +38,12 @@ def parts(model: Model) -> tuple[Part, ...]:
     made = []
     for (place, name), sizes in found.items():
         inside, total = None not in sizes, sizes.total()
-        share = model.config.n_experts_per_token if name == "experts" else 1
-        of = model.config.n_experts if name == "experts" else 1
         same = inside and len(set(sizes.values())) == 1
-        made.append(
-            Part(
-                place=place,
-                name=name,
-                layers=len(sizes) if inside else None,
-                per_layer=total // len(sizes) if same else None,
-                parameters=total,
-                active=total * share // of,
-            )
-        )
+        active = total
+        if name == "experts":
+            active = total * model.config.n_experts_per_token // model.config.n_experts
+        layers, each = len(sizes) if inside else None, total // len(sizes) if same else None
+        made.append(Part(place, name, layers, each, total, active))
     return tuple(made)
 
 
@@ -121,44 +110,25 @@ def operations(model: Model, context: int) -> Operations:
     activations, softmax, rotations and sums are no matrix products. The masked head adds its dense layer, 2D².
     """
     head = _matrices(model.head)
-    if isinstance(model, EncoderDecoder):
-        source = _stack(model.encoder, context)
-        memory = sum(_matrices(attn.k_proj) + _matrices(attn.v_proj) for attn in _cross(model.decoder))
-        source = _products(source.projections + memory, source.attention, source.feed_forward, 0)
-        target = _stack(model.decoder, context)
-        return Operations(
-            context,
-            _products(target.projections - memory, target.attention, target.feed_forward, head),
-            source,
-        )
-    one = _stack(model.decoder if isinstance(model, DecoderOnly) else model.encoder, context)
-    return Operations(context, _products(one.projections, one.attention, one.feed_forward, head), None)
-
-
-def _products(projections: int, attention: int, feed_forward: int, head: int) -> Products:
-    return Products(projections, attention, feed_forward, head, projections + attention + feed_forward + head)
-
-
-def _stack(stack: Stack, context: int) -> Products:
-    """One token's share in every layer, `context` keys in each attention; all matrices are this token's own."""
-    layers = list(_blocks(stack))
-    attentions = [layer.self_attn for layer in layers] + list(_cross(stack))
-    return _products(
-        sum(map(_matrices, attentions)),
-        sum(4 * attention.o_proj.in_features * context for attention in attentions),
-        sum(_matrices(layer.mlp) for layer in layers),
-        0,
+    if not isinstance(model, EncoderDecoder):
+        return Operations(context, _products(model, sides(model), context, head), None)
+    memory = sum(
+        _matrices(module)
+        for place in places(model, "cross")
+        for module in (place.attention.k_proj, place.attention.v_proj)
     )
+    target = _products(model, ("decoder", "cross"), context, head, -memory)
+    return Operations(context, target, _products(model, ("encoder",), context, 0, memory))
 
 
-def _blocks(stack: Stack) -> Iterator[Block]:
-    for layer in stack.layers:
-        assert isinstance(layer, Block)
-        yield layer
-
-
-def _cross(stack: Stack) -> Iterator[Attention]:
-    return (layer.cross_attn for layer in _blocks(stack) if layer.cross)
+def _products(model: Model, attended: Sequence[Side], context: int, head: int, memory: int = 0) -> Products:
+    """One token's share in every attention of these sides, each with `context` keys, and in the networks beside; all
+    matrices are this token's own but for `memory`, which is added to them."""
+    attentions = [place.attention for side in attended for place in places(model, side)]
+    projections = sum(map(_matrices, attentions)) + memory
+    attention = sum(4 * each.o_proj.in_features * context for each in attentions)
+    feed_forward = sum(_matrices(place.block.mlp) for place in places(model, attended[0]))
+    return Products(projections, attention, feed_forward, head, projections + attention + feed_forward + head)
 
 
 def _matrices(module: nn.Module) -> int:

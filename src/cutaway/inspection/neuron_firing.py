@@ -80,23 +80,15 @@ def fired(place: Place, position: int, trace: Trace) -> Firing:
         over_tokens = tuple(trace[f"{path}.experts.{expert}.hidden"] for expert in experts)
         # An expert's tokens come in the text's order.
         rows = [int((given < position).sum()) for given in tokens]
-        pre = torch.stack(
-            [trace[f"{path}.experts.{expert}.pre"][row] for expert, row in zip(experts, rows, strict=True)]
+        before = [trace[f"{path}.experts.{expert}.pre"] for expert in experts]
+        pre, hidden = (
+            torch.stack([each[row] for each, row in zip(values, rows, strict=True)])
+            for values in (before, over_tokens)
         )
-        hidden = torch.stack([each[row] for each, row in zip(over_tokens, rows, strict=True)])
         coefficients = hidden * trace[f"{path}.expert_weight"].to(hidden.dtype).mT  # (1, A) -> (A, 1)
     lengths = torch.stack([network.down.weight.detach().float().norm(dim=0) for network in networks])
-    return Firing(
-        networks=networks,
-        experts=experts,
-        pre=pre,
-        hidden=hidden,
-        tokens=tokens,
-        over_tokens=over_tokens,
-        coefficients=coefficients,
-        strengths=coefficients.abs() * lengths,
-        written=trace[f"{path}.out"][0],
-    )
+    strengths, written = coefficients.abs() * lengths, trace[f"{path}.out"][0]
+    return Firing(networks, experts, pre, hidden, tokens, over_tokens, coefficients, strengths, written)
 
 
 def neuron_name(expert: int | None, neuron: int) -> str:
@@ -132,28 +124,21 @@ class NeuronFiring(Drawn):
     def page(self) -> Page:
         pieces, values = self.tokens.pieces, self.activations.float().tolist()
         worked = [place for place, value in enumerate(values) if not isnan(value)]
-        shaded = Shaded(
-            say("token read"),
-            [pieces[place] for place in worked],
-            [values[place] for place in worked],
-            say("activation"),
+        read, fired = [pieces[place] for place in worked], [values[place] for place in worked]
+        shaded = Shaded(say("token read"), read, fired, say("activation"))
+        given = say(
+            "Its expert was given {n} of the {count} tokens; the others have no activation.",
+            n=len(worked),
+            count=len(pieces),
         )
-        given = Remark(
-            say(
-                "Its expert was given {n} of the {count} tokens; the others have no activation.",
-                n=len(worked),
-                count=len(pieces),
-            )
+        title = say(
+            "Where neuron {name} of {side} layer {layer} fires",
+            name=neuron_name(self.expert, self.neuron),
+            side=SIDES[self.side],
+            layer=self.layer,
         )
-        return page(
-            say(
-                "Where neuron {name} of {side} layer {layer} fires",
-                name=neuron_name(self.expert, self.neuron),
-                side=SIDES[self.side],
-                layer=self.layer,
-            ),
-            [shaded if worked else None, given if len(worked) < len(pieces) else None],
-        )
+        idle = Remark(given) if len(worked) < len(pieces) else None
+        return page(title, [shaded if worked else None, idle])
 
 
 def firing(
@@ -165,33 +150,27 @@ def firing(
     """
     stack = stack_named(run, side)
     (place,) = places(run.model, stack.name, layer)
-    activations = _activations(run, place, neuron, expert)
-    return NeuronFiring(stack.name, place.layer, expert, neuron, stack.tokens, activations)
-
-
-def _activations(run: Run, place: Place, neuron: int, expert: int | None) -> Tensor:
-    """(T,): `hidden` of one neuron at every token, NaN where its expert was not at work."""
-    part, path = place.block.mlp, _path(place)
+    part, path, number = place.block.mlp, _path(place), place.layer
     if isinstance(part, MLP):
         if expert is not None:
             raise CutawayError(
                 "expert is {expert}, but layer {layer} has one plain network; leave `expert` out",
                 expert=expert,
-                layer=place.layer,
+                layer=number,
             )
-        _check(part, neuron, say("the network of layer {layer}", layer=place.layer))
+        _check(part, neuron, say("the network of layer {layer}", layer=number))
         _, trace = run.hidden({f"{path}.hidden": lambda x: x[0, :, neuron].clone()})
-        return trace[f"{path}.hidden"]
+        return NeuronFiring(stack.name, number, None, neuron, stack.tokens, trace[f"{path}.hidden"])
     assert isinstance(part, MoE)
     last = len(part.experts) - 1
     if expert is None or not 0 <= expert <= last:
         raise CutawayError(
             "expert is {expert}, but layer {layer} is a mixture: expected an expert from 0 to {last}",
             expert=expert,
-            layer=place.layer,
+            layer=number,
             last=last,
         )
-    what = say("expert {expert} of layer {layer}", expert=expert, layer=place.layer)
+    what = say("expert {expert} of layer {layer}", expert=expert, layer=number)
     _check(_network(part, expert), neuron, what)
     # All experts are watched: one that no token is given to has no tap.
     watch: dict[str, Edit] = {f"{path}.expert_index": lambda x: x[0]}
@@ -201,7 +180,7 @@ def _activations(run: Run, place: Place, neuron: int, expert: int | None) -> Ten
     found = torch.full((len(given),), torch.nan, device=given.device)
     if given.any():
         found[given] = trace[f"{path}.experts.{expert}.hidden"].float()
-    return found
+    return NeuronFiring(stack.name, number, expert, neuron, stack.tokens, found)
 
 
 def _check(network: MLP, neuron: int, what: Phrase) -> None:

@@ -76,7 +76,16 @@ class Parameter:
         """A value as a command line spells it: JSON objects, numbers with commas between them, a token's id as `#123`.
         CutawayError for what it cannot be."""
         if isinstance(self.option, Repeated):
-            return _objects(self.option.each, text)
+            try:
+                read = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise CutawayError(
+                    "{name} {text} is no JSON: {error}",
+                    name=self.option.each,
+                    text=brief(text),
+                    error=str(error),
+                ) from error
+            return read if isinstance(read, list) else [read]
         if get_origin(self.kind) is tuple and self.names_tokens:
             return tuple(read_token(part) for part in text.split(","))
         if get_origin(self.kind) is tuple:
@@ -102,12 +111,8 @@ class Parameter:
                     expected = say("at least {low:g}", low=low)
                 elif low is None:
                     expected = say("at most {high:g}", high=high)
-                raise CutawayError(
-                    "{name} is {number}, expected {expected}",
-                    name=self.name,
-                    number=number,
-                    expected=expected,
-                )
+                values = {"name": self.name, "number": number, "expected": expected}
+                raise CutawayError("{name} is {number}, expected {expected}", **values)
 
 
 def read_signature(function: Callable[..., object]) -> tuple[Any, tuple[Parameter, ...], str | None]:
@@ -147,8 +152,8 @@ def checked(name: str, parameters: Sequence[Parameter], given: Mapping[str, obje
                     name=parameter.name,
                     each=parameter.option.each,
                 )
-        default = dataclasses.field() if parameter.required else dataclasses.field(default=parameter.default)
-        fields.append((parameter.name, hint, default))
+        default = dataclasses.MISSING if parameter.required else parameter.default
+        fields.append((parameter.name, hint, dataclasses.field(default=default)))
     read = parse(dataclasses.make_dataclass(name, fields), given, name)
     values = {key: getattr(read, key) for key in given}
     for parameter in parameters:
@@ -157,17 +162,6 @@ def checked(name: str, parameters: Sequence[Parameter], given: Mapping[str, obje
         elif parameter.name in given:
             parameter.check(values[parameter.name])
     return values
-
-
-def _objects(name: str, text: str) -> list[object]:
-    """One JSON object, or the objects of a list."""
-    try:
-        read = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CutawayError(
-            "{name} {text} is no JSON: {error}", name=name, text=brief(text), error=str(error)
-        ) from error
-    return read if isinstance(read, list) else [read]
 
 
 def read_token(text: str) -> int | str:

@@ -66,9 +66,8 @@ def written_token(run: Run, scores: Tensor, position: int) -> int:
     model puts there by its logits `scores` (V,)."""
     if not isinstance(run.model, EncoderOnly) or position not in masked_positions(run):
         return run.outcome.ids[position]
-    scores = scores.clone()
     if run.loaded.tokenizer is not None:  # without one nothing is known of any id
-        scores[never_written(run)] = -torch.inf
+        scores = scores.index_fill(0, scores.new_tensor(never_written(run), dtype=torch.long), -torch.inf)
     return int(scores.argmax())
 
 
@@ -98,14 +97,11 @@ def log_probs_of(model: Model, hidden: Tensor, forced: Forced) -> Tensor:
     """hidden (R, T, D), the stack's result -> (R, n) natural logarithms of the counted tokens' probabilities, without
     holding more than a few rows' logits."""
     states = hidden[:, forced.positions].flatten(0, 1)  # (R·n, D)
-    ids = torch.tensor([forced.ids[position] for position in forced.positions], device=hidden.device)
-    ids = ids.repeat(len(hidden))
+    ids = torch.tensor(forced.ids, device=hidden.device)[forced.positions].repeat(len(hidden))
     found: list[Tensor] = []
-    for first in range(0, len(states), _ROWS):
-        chunk = slice(first, first + _ROWS)
-        logits = model.head(states[chunk][None])[0].float()  # (r, V)
-        chosen = logits.gather(1, ids[chunk, None])[:, 0]
-        found.append(chosen - logits.logsumexp(dim=-1))
+    for some, labels in zip(states.split(_ROWS), ids.split(_ROWS), strict=True):
+        logits = model.head(some[None])[0].float()  # (r, V)
+        found.append(logits.gather(1, labels[:, None])[:, 0] - logits.logsumexp(dim=-1))
     return torch.cat(found).view(len(hidden), -1)
 
 

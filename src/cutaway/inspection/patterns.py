@@ -94,14 +94,11 @@ def heads_of(
 
 def row_labels(run: Run, side: Side) -> tuple[str, ...]:
     """What stands at each position of a side: the token read, and in a model that writes `read → written`."""
-    if side == "encoder" or run.target is run.outcome:
-        tokens = run.source if side == "encoder" else run.target
-        assert tokens is not None
+    tokens = run.source if side == "encoder" else run.target
+    assert tokens is not None
+    if side == "encoder" or tokens is run.outcome:
         return tuple(tokens.pieces)
-    assert run.target is not None
-    return tuple(
-        f"{read} → {written}" for read, written in zip(run.target.pieces, run.outcome.pieces, strict=True)
-    )
+    return tuple(f"{read} → {out}" for read, out in zip(tokens.pieces, run.outcome.pieces, strict=True))
 
 
 def patterns(
@@ -124,9 +121,8 @@ def patterns(
 
 def patterns_in(where: Heads, values: Tensor, stage: Stage = "pattern") -> Patterns:
     """Values (l, h, T, S) that were recorded of these heads."""
-    return Patterns(
-        where.side, stage, where.layers, where.heads, values, where.queries, where.keys, where.rows
-    )
+    side, layers, heads = where.side, where.layers, where.heads
+    return Patterns(side, stage, layers, heads, values, where.queries, where.keys, where.rows)
 
 
 def check_stage(stage: str) -> None:
@@ -158,13 +154,9 @@ def head_maps(
     across: Text = KEY,
 ) -> Matrix | Atlas:
     """values (l, h, T, S) drawn: one heat map, or an atlas of the heads, a layer in a row."""
-    array = values.detach().cpu().double().numpy()
     down = READS_WRITES if any(" → " in row for row in rows) else QUERY
-    maps = [
-        Matrix(array[i, j], rows, keys, down, across, unit, scale)
-        for i in range(len(layers))
-        for j in range(len(heads))
-    ]
+    patterns = values.detach().cpu().double().flatten(0, 1).numpy()
+    maps = [Matrix(pattern, rows, keys, down, across, unit, scale) for pattern in patterns]
     if len(maps) == 1:
         return maps[0]
     return Atlas([f"{layer}.{head}" for layer in layers for head in heads], maps, len(heads))

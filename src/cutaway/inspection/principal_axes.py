@@ -17,6 +17,8 @@ from cutaway.words import Text, say
 
 _ROWS = 8192  # of the points in one step
 _ALL = 3000  # points up to which trustworthiness is averaged over all of them
+MOST = 1500  # points that are drawn
+NAMED = 150  # points up to which each is named
 _SAMPLE = 1000  # of more points, so many, evenly spaced in the order given
 
 
@@ -45,7 +47,17 @@ class PrincipalAxes(Drawn):
     labels: tuple[str, ...] = ()  # of the N points, where they have names
 
     def page(self) -> Page:
-        return _page(self)
+        n = len(self.coordinates)
+        every = -(-n // MOST)
+        names = self.labels if self.labels and n <= NAMED else [""] * n
+        drawn = zip(self.coordinates[::every].tolist(), names[::every], strict=True)
+        points = [Point(x, y, name) for (x, y, *_), name in drawn]
+        shown = f"{len(points):,}"
+        part = say("{shown} of the {n:,} points are drawn, evenly spaced in their order.", shown=shown, n=n)
+        return page(
+            say("{n:,} points on their principal axes", n=n),
+            [plot_of(self, points), Remark(part) if every > 1 else None, *measures(self)],
+        )
 
     @property
     def total_kept(self) -> float:
@@ -78,30 +90,20 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> PrincipalAxes:
     if not bool(points.isfinite().all()):
         raise CutawayError("the points have values that are not finite: there is no distance to them")
     mean = points.mean(dim=0)
-    reduced = points.new_zeros(0, points.shape[1])
     # R of X = QR has X's singular values and Vᵀ, whatever the number of rows.
+    reduced = points.new_zeros(0, points.shape[1])
     for block in points.split(_ROWS):
         reduced = torch.linalg.qr(torch.cat([reduced, block - mean]), mode="r").R
     _, sigma, directions = torch.linalg.svd(reduced, full_matrices=False)
     if float(sigma[0]) <= float(points.abs().max()) * len(points) * torch.finfo(torch.float64).eps:
         raise CutawayError("the points are all the same: there is no direction in which they differ")
-    axes = directions[:dims]
-    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
-    axes = axes * largest.sign()
-    kept = (sigma.square() / sigma.square().sum())[:dims]
+    axes, n = directions[:dims], len(points)
+    axes = axes * axes.gather(1, axes.abs().argmax(dim=1, keepdim=True)).sign()
+    kept = (sigma.square() / sigma.square().sum())[:dims].tolist()
     coordinates = (points - mean) @ axes.T
-    chosen = _trust_points(len(points))
-    return PrincipalAxes(
-        coordinates=coordinates,
-        axes=axes,
-        mean=mean,
-        variance_kept=tuple(kept.tolist()),
-        trustworthiness=trustworthiness(points - mean, coordinates, k, chosen)
-        if len(points) > 2 * k
-        else None,
-        k=k,
-        trust_points=len(chosen),
-    )
+    chosen = range(n) if n <= _ALL else torch.linspace(0, n - 1, _SAMPLE).round().long().tolist()
+    trust = trustworthiness(points - mean, coordinates, k, chosen) if n > 2 * k else None
+    return PrincipalAxes(coordinates, axes, mean, tuple(kept), trust, k, len(chosen))
 
 
 def project_table(
@@ -135,37 +137,6 @@ def trustworthiness(points: Tensor, drawn: Tensor, k: int, chosen: Sequence[int]
     return 1.0 - 2.0 * total / (len(chosen) * k * (2 * n - 3 * k - 1))
 
 
-def _trust_points(n: int) -> list[int]:
-    """Which points trustworthiness is averaged over."""
-    return list(range(n)) if n <= _ALL else torch.linspace(0, n - 1, _SAMPLE).round().long().tolist()
-
-
-# Its page.
-
-MOST = 1500  # points that are drawn
-NAMED = 150  # points up to which each is named
-
-
-def _page(found: PrincipalAxes) -> Page:
-    n = len(found.coordinates)
-    every = -(-n // MOST)
-    names = found.labels if n <= NAMED else ()
-    points = [
-        Point(x, y, names[place * every] if names else "")
-        for place, (x, y, *_) in enumerate(found.coordinates[::every].tolist())
-    ]
-    part = None
-    if every > 1:
-        shown = f"{len(points):,}"
-        part = Remark(
-            say("{shown} of the {n:,} points are drawn, evenly spaced in their order.", shown=shown, n=n)
-        )
-    return page(
-        say("{n:,} points on their principal axes", n=n),
-        [plot_of(found, points), part, *measures(found)],
-    )
-
-
 def plot_of(
     found: PrincipalAxes,
     points: Sequence[Point],
@@ -175,23 +146,16 @@ def plot_of(
     arrows: bool = False,
 ) -> Points:
     """Points on the first two axes, each axis with its share of the variance."""
-    across, down = (f"{100 * kept:.1f} %" for kept in found.variance_kept[:2])
-    return Points(
-        points,
-        say("axis 1 ({across} of the variance)", across=across),
-        say("axis 2 ({down})", down=down),
-        paths,
-        groups,
-        arrows,
-    )
+    first, second = (f"{100 * kept:.1f} %" for kept in found.variance_kept[:2])
+    across = say("axis 1 ({across} of the variance)", across=first)
+    return Points(points, across, say("axis 2 ({down})", down=second), paths, groups, arrows)
 
 
 def measures(found: PrincipalAxes) -> list[Line | Remark]:
     """What a drawing keeps of the space and how far it can be trusted."""
-    axes = [say("axis {n}", n=n + 1) for n in range(len(found.variance_kept))]
     words: list[Text] = [
-        say("{axis} {kept} ", axis=axis, kept=share(kept))
-        for axis, kept in zip(axes, found.variance_kept, strict=True)
+        say("{axis} {kept} ", axis=say("axis {n}", n=n), kept=share(kept))
+        for n, kept in enumerate(found.variance_kept, 1)
     ]
     words.append(say("together {total_kept}", total_kept=share(found.total_kept)))
     blocks: list[Line | Remark] = [Line(say("variance"), words)]
@@ -200,15 +164,10 @@ def measures(found: PrincipalAxes) -> list[Line | Remark]:
         if found.trust_points < len(found.coordinates):
             trust.append(say("estimated on {trust_points:,} points", trust_points=found.trust_points))
         blocks.append(Line(say("trust"), trust))
-    blocks.append(
-        Remark(
-            say(
-                "variance: what is missing to 1 cannot be seen in the drawing. trust: trustworthiness "
-                "(Venna & Kaski 2001), 1 where every neighbour in the drawing is a true one, about 0.5 "
-                "where they are random."
-            )
-        )
+    meaning = say(
+        "variance: what is missing to 1 cannot be seen in the drawing. trust: trustworthiness "
+        "(Venna & Kaski 2001), 1 where every neighbour in the drawing is a true one, about 0.5 "
+        "where they are random."
     )
-    if len(found.variance_kept) > 2:
-        blocks.append(Remark(say("The third axis is not drawn.")))
-    return blocks
+    unseen = [Remark(say("The third axis is not drawn."))] if len(found.variance_kept) > 2 else []
+    return [*blocks, Remark(meaning), *unseen]

@@ -25,6 +25,7 @@ from cutaway.inspection.runs import Run, run
 from cutaway.page.drawn import Drawn
 from cutaway.words import Phrase, say
 
+Subject = Literal["text", "model", "files"]
 Group = Literal["model", "text", "attention", "layers", "space", "matrices", "causes", "changes"]
 GROUPS: dict[Group, Phrase] = {
     "model": say("The model itself"),
@@ -82,7 +83,7 @@ class Question:
     about: Phrase
     group: Group
     function: Callable[..., Drawn]
-    subject: Literal["text", "model", "files"]
+    subject: Subject
     needs: tuple[Need, ...]
     parameters: tuple[Parameter, ...]
     progress: str | None  # the parameter that hears how far the work is
@@ -121,19 +122,9 @@ def question(about: Phrase, group: Group, *needs: Need) -> Callable[[F], F]:
     def declare(function: F) -> F:
         first, parameters, progress = read_signature(function)
         kinds = get_args(first) or (first,)
-        subject: Literal["text", "model", "files"] = (
-            "text" if Run in kinds else "model" if Loaded in kinds else "files"
-        )
-        QUESTIONS[function.__name__] = Question(
-            name=function.__name__,
-            about=about,
-            group=group,
-            function=function,
-            subject=subject,
-            needs=needs,
-            parameters=parameters,
-            progress=progress,
-        )
+        subject: Subject = "text" if Run in kinds else "model" if Loaded in kinds else "files"
+        name = function.__name__
+        QUESTIONS[name] = Question(name, about, group, function, subject, needs, parameters, progress)
         return function
 
     return declare
@@ -161,8 +152,7 @@ def find_question(name: str) -> Question:
 def all_questions() -> tuple[Question, ...]:
     """Every question, group by group."""
     order = list(GROUPS)
-    found = [find_question(name) for name in names()]
-    return tuple(sorted(found, key=lambda each: (order.index(each.group), each.name)))
+    return tuple(sorted(map(find_question, names()), key=lambda each: (order.index(each.group), each.name)))
 
 
 # The options that every question of a text has: how its run is made.

@@ -21,7 +21,6 @@ from cutaway.inspection.wiring import Side, embedding_of, output_stack, sides, s
 from cutaway.models.build import Model
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.nn.block import Block
 from cutaway.nn.embedding import Embedding
 from cutaway.nn.head import Head
 from cutaway.nn.stack import Stack
@@ -64,21 +63,20 @@ class Run(Drawn):
     _kept: dict[Callable[..., object], object] = field(default_factory=dict, repr=False, compare=False)
 
     def page(self) -> Page:
-        read = self.target if self.source is None else self.source
+        read = self.source or self.target
         written = self.source is not None and self.target is not None
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         family = FAMILIES[self.model.config.family]
+        more = say(
+            "Ask it any question of cutaway.inspection: overview(run), lens(run), explain(run, name, index)"
+        )
         return page(
             say("A text on its way through {name}", name=self.loaded.name),
             [
-                Line(SOURCE if written else TOKENS, [] if read is None else read.pieces),
+                Line(SOURCE if written else TOKENS, read.pieces if read else []),
                 Line(say("writes"), self.outcome.pieces) if written else None,
                 Prose(say("model"), say("{family}, {n:,} parameters", family=family, n=parameters)),
-                Remark(
-                    say(
-                        "Ask it any question of cutaway.inspection: overview(run), lens(run), explain(run, name, index)"
-                    )
-                ),
+                Remark(more),
             ],
         )
 
@@ -219,12 +217,8 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
     else:
         written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
     whole = [*translator.start(source), *written]
-    return Run(
-        loaded,
-        Tokens(source.ids, source.pieces),
-        _tokens(loaded, whole[:-1]),
-        _tokens(loaded, whole[1:]),
-    )
+    read, outcome = _tokens(loaded, whole[:-1]), _tokens(loaded, whole[1:])
+    return Run(loaded, Tokens(source.ids, source.pieces), read, outcome)
 
 
 def _with_gaps(loaded: Loaded, text: str) -> Run:
@@ -233,10 +227,9 @@ def _with_gaps(loaded: Loaded, text: str) -> Run:
     if len(ids) == sum(map(len, tokenizer.around)):
         raise CutawayError("the text is empty: there is nothing to look into")
     if len(ids) > loaded.config.max_len:
+        count, most = len(ids), loaded.config.max_len
         raise CutawayError(
-            "the text has {count} tokens, but this model reads at most {max_len}",
-            count=len(ids),
-            max_len=loaded.config.max_len,
+            "the text has {count} tokens, but this model reads at most {max_len}", count=count, max_len=most
         )
     tokens = Tokens(ids, pieces)
     return Run(loaded, tokens, None, tokens)
@@ -261,32 +254,24 @@ class ReadingStack:
     embedding: Embedding
     tokens: Tokens
 
-    def block(self, layer: int) -> Block:
-        block = self.stack.layers[layer]
-        assert isinstance(block, Block)
-        return block
-
 
 def stacks(run: Run) -> dict[Side, ReadingStack]:
     """Every stack by its name, in data-flow order."""
     found: dict[Side, ReadingStack] = {}
-    for side in sides(run.model):
-        if side != "cross":
-            tokens = run.source if side == "encoder" else run.target
+    for side, tokens in (("encoder", run.source), ("decoder", run.target)):
+        if side in sides(run.model):
             assert tokens is not None
-            found[side] = ReadingStack(
-                side, stack_of(run.model, side), *embedding_of(run.model, side), tokens
-            )
+            stack, (name, embedding) = stack_of(run.model, side), embedding_of(run.model, side)
+            found[side] = ReadingStack(side, stack, name, embedding, tokens)
     return found
 
 
 def stack_named(run: Run, name: str | None) -> ReadingStack:
     """The stack called `name`; None: the output stack. CutawayError for one that this model lacks."""
-    found = stacks(run)
+    found: dict[str, ReadingStack] = {**stacks(run)}
     wanted = output_stack(run.model) if name is None else name
-    for side, stack in found.items():
-        if side == wanted:
-            return stack
+    if wanted in found:
+        return found[wanted]
     raise CutawayError(
         "this {family} model has no stack {name!r}{hint}, expected {known}",
         family=run.model.config.family,

@@ -5,6 +5,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,15 +23,13 @@ ENDINGS = (".safetensors", ".npz", ".csv")
 def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
     """CutawayError for a file whose name does not say how to write it, or that has no folder."""
     if path.suffix.lower() not in endings:
-        given = repr(path.suffix) if path.suffix else "nothing"
-        expected = ", ".join(endings)
         raise CutawayError(
             "--{option} {path}: ends in {given}{hint}, expected {expected}",
             option=option,
             path=path,
-            given=given,
+            given=repr(path.suffix) if path.suffix else "nothing",
             hint=nearest(path.suffix, endings),
-            expected=expected,
+            expected=", ".join(endings),
         )
     if not path.parent.is_dir():
         raise CutawayError(
@@ -70,20 +69,15 @@ def _records(found: list[dict[str, Tensor | Texts]], name: str) -> Iterator[tupl
     for key in dict.fromkeys(key for record in found for key in record):
         each = [record.get(key) for record in found]
         tensors = [one for one in each if isinstance(one, Tensor)]
-        texts: list[object] = [one for one in each if isinstance(one, str | list)]
+        texts: list[Any] = [one for one in each if isinstance(one, str | list)]
         if len(tensors) == len(each) and len({(one.shape, one.dtype) for one in tensors}) == 1:
             yield _under(name, key), torch.stack(tensors)
-        elif len(texts) == len(each) and len({_shape(one) for one in texts}) == 1:
+        elif len(texts) == len(each) and len({np.shape(one) for one in texts}) == 1:
             yield _under(name, key), texts
         else:
             for place, one in enumerate(each):
                 if one is not None:
                     yield _under(_under(name, str(place)), key), one
-
-
-def _shape(texts: object) -> tuple[int, ...]:
-    """Of nested lists of texts, all of one length at each depth."""
-    return (len(texts), *_shape(texts[0])) if isinstance(texts, list) else ()
 
 
 def _under(name: str, part: str) -> str:
@@ -93,55 +87,39 @@ def _under(name: str, part: str) -> str:
 def save(path: Path, about: Mapping[str, str], result: object) -> list[str]:
     """Write the arrays of a result, with what they are about, and return the arrays' names. Never as pickle.
 
-    safetensors: tensors; what they are about, and lists of texts as JSON, in the metadata. npz: arrays, texts too, and
-    `about.model` and so on. csv: one line a number or text: the array's name, its place in each dimension, and the
-    value; the lines `about.…` come first.
+    safetensors: tensors; texts as JSON and `about` in the metadata. npz: arrays, texts too, and `about.model` and so
+    on. csv: the same, one line a number or text: the array's name, its place in each dimension, and the value.
     """
     found = dict(arrays(result))
-    origin: dict[str, Tensor | Texts] = {f"about.{name}": value for name, value in about.items()}
+    tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    texts = {name: value for name, value in found.items() if not isinstance(value, Tensor)}
+    origin = {f"about.{name}": value for name, value in about.items()}
     match path.suffix.lower():
         case ".safetensors":
-            _safetensors(path, found, dict(about))
+            tensors = {name: value.contiguous().clone() for name, value in tensors.items()}
+            metadata = {**about, "texts": json.dumps(texts, ensure_ascii=False)}
+            path.write_bytes(to_bytes(tensors, metadata))
         case ".npz":
-            _npz(path, origin | found)
+            widened = {
+                name: value.float() for name, value in tensors.items() if value.dtype == torch.bfloat16
+            }
+            written = {name: np.asarray(value) for name, value in (origin | found | widened).items()}
+            with path.open("wb") as file:
+                np.savez(file, allow_pickle=False, **written)
         case _:
             _csv(path, origin | found)
     return list(found)
 
 
-def _safetensors(path: Path, found: Mapping[str, Tensor | Texts], about: dict[str, str]) -> None:
-    tensors = {name: value.contiguous().clone() for name, value in found.items() if isinstance(value, Tensor)}
-    texts = {name: value for name, value in found.items() if not isinstance(value, Tensor)}
-    path.write_bytes(to_bytes(tensors, about | {"texts": json.dumps(texts, ensure_ascii=False)}))
-
-
-def _npz(path: Path, found: Mapping[str, Tensor | Texts]) -> None:
-    ready: dict[str, np.ndarray] = {}
-    for name, value in found.items():
-        if isinstance(value, Tensor):
-            ready[name] = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-        else:
-            ready[name] = np.array(value)
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **ready)
-
-
 def _csv(path: Path, found: Mapping[str, Tensor | Texts]) -> None:
-    deepest = max(
-        (value.ndim if isinstance(value, Tensor) else len(_shape(value)) for value in found.values()),
-        default=0,
-    )
+    entries = {
+        name: np.array(value.tolist() if isinstance(value, Tensor) else value, dtype=object)
+        for name, value in found.items()
+    }
+    deepest = max((each.ndim for each in entries.values()), default=0)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["array", *(f"index{n}" for n in range(deepest)), "value"])
-        for name, value in found.items():
-            for index, one in _entries(value.tolist() if isinstance(value, Tensor) else value):
-                writer.writerow([name, *index, *[""] * (deepest - len(index)), one])
-
-
-def _entries(value: object, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], object]]:
-    if isinstance(value, list):
-        for place, each in enumerate(value):
-            yield from _entries(each, (*index, place))
-    else:
-        yield index, value
+        for name, each in entries.items():
+            for index, one in np.ndenumerate(each):
+                writer.writerow([name, *index, *[""] * (deepest - each.ndim), one])

@@ -68,10 +68,14 @@ def sentence_settings(loaded: Loaded) -> SentenceSettings:
 def sentence_vectors(loaded: Loaded, states: Tensor) -> Tensor:
     """Last hidden states (R, T, D) of R versions of one text -> (R, D) fp32, pooled as `embed` pools them, and of
     length 1 where the model's folder asks for that."""
-    settings = sentence_settings(loaded)
+    pooled = pooled_states(loaded, states)
+    return normalize(pooled, dim=-1) if sentence_settings(loaded).normalise else pooled
+
+
+def pooled_states(loaded: Loaded, states: Tensor) -> Tensor:
+    """`sentence_vectors` before they are brought to length 1."""
     mask = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-    pooled = pool(states.float(), mask, settings.pooling)
-    return normalize(pooled, dim=-1) if settings.normalise else pooled
+    return pool(states.float(), mask, sentence_settings(loaded).pooling)
 
 
 def cosine_distance(base: Tensor, changed: Tensor) -> Tensor:

@@ -68,14 +68,9 @@ def source_effect(run: Run, batch_size: int = 64) -> SourceEffect:
     labels = torch.tensor([run.outcome.ids], device=source.device)
     plain = run.checked(torch.tensor(score(model, inputs, labels)[0], device=source.device))
     rows: list[list[float]] = []
-    for hidden in torch.arange(source.shape[1], device=source.device).split(batch_size):
-        many = len(hidden)
-        kept = torch.arange(source.shape[1], device=source.device)[None] != hidden[:, None]  # (many, S)
-        batch = {
-            "source": source.expand(many, -1),
-            "target": target.expand(many, -1),
-            "source_mask": kept,
-        }
+    for kept in (~torch.eye(source.shape[1], dtype=torch.bool, device=source.device)).split(batch_size):
+        many = len(kept)  # kept (many, S)
+        batch = {"source": source.expand(many, -1), "target": target.expand(many, -1), "source_mask": kept}
         rows += score(model, batch, labels.expand(many, -1))
     without = torch.tensor(rows, device=source.device).mT  # (T, S)
     return SourceEffect(run.source, run.outcome, plain, plain[:, None] - without)
@@ -96,12 +91,8 @@ def agreement(weights: Tensor, effect: Tensor, keys: Sequence[int] | None = None
     left, right = weights[:, list(places)], effect[:, list(places)]
     rows = tuple(rank_correlation(a, b) for a, b in zip(left, right, strict=True))
     there = [row for row in rows if row is not None]
-    return Agreement(
-        places,
-        rows,
-        sum(there) / len(there) if there else None,
-        rank_correlation(left.flatten(), right.flatten()),
-    )
+    mean = sum(there) / len(there) if there else None
+    return Agreement(places, rows, mean, rank_correlation(left.flatten(), right.flatten()))
 
 
 def rank_correlation(left: Tensor, right: Tensor) -> float | None:

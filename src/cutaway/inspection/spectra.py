@@ -20,6 +20,14 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import number
 from cutaway.words import Phrase, Text, say
 
+_FIRST = 8  # singular values that are written out
+APPROXIMATE = Remark(
+    say(
+        "Directions are read by static token vectors only (approximate: positions, context and "
+        "norms are left out). What lies along a row direction is sent to the column direction."
+    )
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Spectrum(Drawn):
@@ -48,7 +56,31 @@ class Spectrum(Drawn):
     caveats: tuple[Phrase, ...]
 
     def page(self) -> Page:
-        return _spectrum_page(self)
+        sigmas = self.singular_values.tolist()
+        shown = [number(sigma) for sigma in sigmas[:_FIRST]]
+        if len(sigmas) > _FIRST:
+            shown += ["…", number(sigmas[-1]), f"({len(sigmas)})"]
+        symmetry = say(
+            "{share:.2f} (1: symmetric, 0.5: random, 0: never mutual)", share=self.symmetric_share or 0.0
+        )
+        ranks = say(
+            "effective {effective_rank:.1f}, stable {stable_rank:.1f} of {count}",
+            effective_rank=self.effective_rank,
+            stable_rank=self.stable_rank,
+            count=len(sigmas),
+        )
+        rows, columns = self.shape
+        return page(
+            say("{title} ({rows} × {columns})", title=self.title, rows=rows, columns=columns),
+            [
+                Prose(say("formula"), self.formula),
+                Prose("σ", " ".join(shown)),
+                Prose(say("ranks"), ranks),
+                None if self.symmetric_share is None else Prose(say("symmetry"), symmetry),
+                *caveat_lines(self.caveats),
+                Bars(sigmas, say("singular value"), "σ"),
+            ],
+        )
 
 
 @dataclass(frozen=True)
@@ -80,15 +112,34 @@ class Direction(Drawn):
     rows: Reading | None
     columns: Reading | None
 
+    @property
+    def readings(self) -> list[tuple[Phrase, Reading]]:
+        """The sides that are read as tokens, with their names."""
+        both = ((say("rows"), self.rows), (say("columns"), self.columns))
+        return [(side, reading) for side, reading in both if reading is not None]
+
     def page(self) -> Page:
-        return _direction_page(self)
+        title = say(
+            "Direction {index}: σ = {sigma}, {energy:.1f} % of the energy",
+            index=self.index,
+            sigma=number(self.sigma),
+            energy=100 * self.energy,
+        )
+        rows = [
+            (side, end, "  ".join(f"{each.piece} {each.value:+.2f}" for each in tokens))
+            for side, reading in self.readings
+            for end, tokens in (("+", reading.positive), ("−", reading.negative))
+        ]
+        if not rows:
+            return page(title, [Remark(say("Neither side is read as tokens."))])
+        columns = (left(say("side")), left(say("end")), left(say("tokens")))
+        return page(title, [Table(columns, rows), APPROXIMATE])
 
 
 def spectrum(matrix: WeightMatrix) -> Spectrum:
     """The singular values of a matrix and what they add up to; see `Spectrum`."""
     sigma = matrix.singular_values()
     total, first, last = float(sigma.sum()), float(sigma[0]), float(sigma[-1])
-    share = sigma / total if total else sigma
     squares = float(sigma.square().sum())
     zero = first * max(matrix.shape) * torch.finfo(torch.float64).eps
     return Spectrum(
@@ -98,7 +149,7 @@ def spectrum(matrix: WeightMatrix) -> Spectrum:
         shape=matrix.shape,
         singular_values=sigma,
         frobenius=squares**0.5,
-        effective_rank=float(torch.special.entr(share).sum().exp()) if total else 0.0,
+        effective_rank=float(torch.special.entr(sigma / total).sum().exp()) if total else 0.0,
         stable_rank=squares / first**2 if total else 0.0,
         condition=first / last if last > zero else float("inf"),
         symmetric_share=_symmetric_share(matrix, squares),
@@ -127,18 +178,12 @@ def directions(
     rows = _readings(loaded, matrix, u[:, first : chosen.stop], "rows", top)
     columns = _readings(loaded, matrix, v[:, first : chosen.stop], "columns", top)
     squares = float(sigma.square().sum())
-    return tuple(
-        Direction(
-            index=index,
-            sigma=float(sigma[index]),
-            energy=float(sigma[index]) ** 2 / squares if squares else 0.0,
-            u=u[:, index],
-            v=v[:, index],
-            rows=row,
-            columns=column,
-        )
-        for index, row, column in zip(chosen, rows, columns, strict=True)
-    )
+    found: list[Direction] = []
+    for index, row, column in zip(chosen, rows, columns, strict=True):
+        size = float(sigma[index])
+        energy = size**2 / squares if squares else 0.0
+        found.append(Direction(index, size, energy, u[:, index], v[:, index], row, column))
+    return tuple(found)
 
 
 def _symmetric_share(matrix: WeightMatrix, squares: float) -> float | None:
@@ -173,96 +218,18 @@ def _readings(
 def _entries(values: Tensor, top: int, label: Callable[[int], str]) -> Reading:
     """The greatest and the least entries of values (V,), one for each token."""
     order = values.argsort(descending=True, stable=True).tolist()
-    listed = [Neighbour(id, label(id), float(values[id])) for id in (*order[:top], *order[: -top - 1 : -1])]
-    half = len(order[:top])
-    return Reading("entries", tuple(listed[:half]), tuple(listed[half:]))
-
-
-# Their pages.
-
-APPROXIMATE = Remark(
-    say(
-        "Directions are read by static token vectors only (approximate: positions, context and "
-        "norms are left out). What lies along a row direction is sent to the column direction."
-    )
-)
-_FIRST = 8  # singular values that are written out
-_SIDES = {"rows": say("rows"), "columns": say("columns")}
-
-
-def _spectrum_page(found: Spectrum) -> Page:
-    sigmas = found.singular_values.tolist()
-    shown = [number(sigma) for sigma in sigmas[:_FIRST]]
-    if len(sigmas) > _FIRST:
-        shown += ["…", number(sigmas[-1]), f"({len(sigmas)})"]
-    symmetry = None
-    if found.symmetric_share is not None:
-        symmetry = Prose(
-            say("symmetry"),
-            say(
-                "{share:.2f} (1: symmetric, 0.5: random, 0: never mutual)",
-                share=found.symmetric_share,
-            ),
-        )
-    rows, columns = found.shape
-    return page(
-        say("{title} ({rows} × {columns})", title=found.title, rows=rows, columns=columns),
-        [
-            Prose(say("formula"), found.formula),
-            Prose("σ", " ".join(shown)),
-            Prose(
-                say("ranks"),
-                say(
-                    "effective {effective_rank:.1f}, stable {stable_rank:.1f} of {count}",
-                    effective_rank=found.effective_rank,
-                    stable_rank=found.stable_rank,
-                    count=len(sigmas),
-                ),
-            ),
-            symmetry,
-            *caveat_lines(found.caveats),
-            Bars(sigmas, say("singular value"), "σ"),
-        ],
-    )
-
-
-def _direction_page(found: Direction) -> Page:
-    title = say(
-        "Direction {index}: σ = {sigma}, {energy:.1f} % of the energy",
-        index=found.index,
-        sigma=number(found.sigma),
-        energy=100 * found.energy,
-    )
-    rows = [
-        (_SIDES[side], end, "  ".join(f"{each.piece} {each.value:+.2f}" for each in tokens))
-        for side, reading in _read_sides(found)
-        for end, tokens in (("+", reading.positive), ("−", reading.negative))
-    ]
-    if not rows:
-        return page(title, [Remark(say("Neither side is read as tokens."))])
-    columns = (left(say("side")), left(say("end")), left(say("tokens")))
-    return page(title, [Table(columns, rows), APPROXIMATE])
+    ends = (order[:top], order[: -top - 1 : -1])
+    greatest, least = (tuple(Neighbour(id, label(id), float(values[id])) for id in end) for end in ends)
+    return Reading("entries", greatest, least)
 
 
 def directions_table(found: Sequence[Direction]) -> Table | None:
     """The directions of one matrix, a line for each side that is read as tokens."""
     rows: list[tuple[Text, Text, Text]] = []
     for each in found:
-        energy = f"{100 * each.energy:.1f} %"
-        for side, reading in _read_sides(each):
-            rows.append((say("{index} {name}", index=each.index, name=_SIDES[side]), energy, _ends(reading)))
-            energy = ""
-    if not rows:
-        return None
+        for n, (side, reading) in enumerate(each.readings):
+            name = say("{index} {name}", index=each.index, name=side)
+            ends = (" ".join(token.piece for token in end) for end in (reading.positive, reading.negative))
+            rows.append((name, "" if n else f"{100 * each.energy:.1f} %", "  |  ".join(ends)))
     columns = (left(say("direction")), right(say("energy")), left(say("tokens at its two ends")))
-    return Table(columns, rows)
-
-
-def _read_sides(found: Direction) -> list[tuple[str, Reading]]:
-    sides = (("rows", found.rows), ("columns", found.columns))
-    return [(side, reading) for side, reading in sides if reading is not None]
-
-
-def _ends(found: Reading) -> str:
-    ends = (" ".join(each.piece for each in end) for end in (found.positive, found.negative))
-    return "  |  ".join(ends)
+    return Table(columns, rows) if rows else None

@@ -40,20 +40,10 @@ class VectorTable(Drawn):
 
     def page(self) -> Page:
         rows, width = self.vectors.shape
-        size = say("{rows:,} vectors of {width} numbers", rows=rows, width=width)
-        tied = Prose(say("tied"), say("with the model's other table"))
-        return page(
-            say("The {name} table of token vectors", name=self.name),
-            [
-                Prose(say("size"), size),
-                tied if self.tied else None,
-                Remark(
-                    say(
-                        "Ask it: neighbours(table, token), analogy(table, a, b, c), projection(table, tokens)."
-                    )
-                ),
-            ],
-        )
+        size = Prose(say("size"), say("{rows:,} vectors of {width} numbers", rows=rows, width=width))
+        tied = Prose(say("tied"), say("with the model's other table")) if self.tied else None
+        more = say("Ask it: neighbours(table, token), analogy(table, a, b, c), projection(table, tokens).")
+        return page(say("The {name} table of token vectors", name=self.name), [size, tied, Remark(more)])
 
     def label(self, id: int) -> str:
         """The piece of an id as a reader sees it; ⟨id⟩ for a row that has none."""
@@ -92,11 +82,8 @@ def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
     """
     model = loaded.model
     if name not in get_args(TableName):
-        raise CutawayError(
-            "table is {name!r}{hint}, expected embedding or unembedding",
-            name=name,
-            hint=nearest(name, get_args(TableName)),
-        )
+        hint = nearest(name, get_args(TableName))
+        raise CutawayError("table is {name!r}{hint}, expected embedding or unembedding", name=name, hint=hint)
     tokens = model.source_embed.tokens if isinstance(model, EncoderDecoder) else model.embed.tokens
     output = model.head.unembed.weight if isinstance(model.head, Head) else None
     if name == "embedding":
@@ -139,10 +126,9 @@ def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
     Raises CutawayError for an unknown measure, a query of length 0 under the cosine, and values that are not finite.
     """
     if measure not in get_args(Measure):
+        hint = nearest(measure, get_args(Measure))
         raise CutawayError(
-            "measure is {measure!r}{hint}, expected cosine, dot or euclid",
-            measure=measure,
-            hint=nearest(measure, get_args(Measure)),
+            "measure is {measure!r}{hint}, expected cosine, dot or euclid", measure=measure, hint=hint
         )
     queries = queries.detach().cpu().double()
     if measure == "cosine":
@@ -172,17 +158,10 @@ def _nearness(block: Tensor, queries: Tensor, measure: Measure) -> Tensor:
 
 # What pages say of tables.
 
-TABLES = {
-    "embedding": say("the embedding table"),
-    "unembedding": say("the unembedding table"),
-}
+TABLES = {"embedding": say("the embedding table"), "unembedding": say("the unembedding table")}
 PIECE = say("piece")
 COSINE = say("cosine")
-MEASURES = {
-    "cosine": COSINE,
-    "dot": say("dot product"),
-    "euclid": say("distance"),
-}
+MEASURES = {"cosine": COSINE, "dot": say("dot product"), "euclid": say("distance")}
 
 
 def table_name(name: str) -> Phrase:

@@ -2,6 +2,7 @@
 
 # Shapes: D width, E head width, M rows, N columns, R rank that is possible at most.
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.checkpoint.parameters import aliases
-from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.wiring import Place, Side, one_of, places, sides
 from cutaway.page.blocks import Page, Prose, Remark, page
@@ -57,20 +57,13 @@ class WeightMatrix(Drawn):
 
     def page(self) -> Page:
         rows, columns = self.shape
+        title = say("{title} ({rows} × {columns})", title=self.title, rows=rows, columns=columns)
         arrow = say("{rows} → {columns}", rows=SPACES[self.rows], columns=SPACES[self.columns])
-        return page(
-            say("{title} ({rows} × {columns})", title=self.title, rows=rows, columns=columns),
-            [
-                Prose(say("formula"), self.formula),
-                Prose(say("maps"), arrow),
-                *caveat_lines(self.caveats),
-                Remark(
-                    say(
-                        "Its singular values: spectrum(matrix); its directions as tokens: directions(loaded, matrix)."
-                    )
-                ),
-            ],
+        more = say(
+            "Its singular values: spectrum(matrix); its directions as tokens: directions(loaded, matrix)."
         )
+        formula = Prose(say("formula"), self.formula)
+        return page(title, [formula, Prose(say("maps"), arrow), *caveat_lines(self.caveats), Remark(more)])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,13 +105,12 @@ class WeightMatrix(Drawn):
 
     def _core(self) -> tuple[Tensor | None, Tensor, Tensor | None]:
         """A matrix of the same singular values, and orthonormal columns Q, Q' with M = Q · core · Q'ᵀ of a product."""
-        for factor in (self.left, *([] if self.right is None else [self.right])):
-            if not bool(factor.isfinite().all()):
-                raise CutawayError(
-                    "{name} has entries that are not finite, so it has no singular values: the model's "
-                    "weights are damaged",
-                    name=self.name,
-                )
+        if not all(bool(each.isfinite().all()) for each in (self.left, self.right) if each is not None):
+            raise CutawayError(
+                "{name} has entries that are not finite, so it has no singular values: the model's "
+                "weights are damaged",
+                name=self.name,
+            )
         if self.right is None:
             return None, self.left, None
         q_left, r_left = torch.linalg.qr(self.left)
@@ -178,17 +170,12 @@ def parameter_matrix(loaded: Loaded, name: str) -> WeightMatrix:
     rows, columns = _SPACES[owner.rpartition(".")[2]]
     linear = isinstance(loaded.model.get_submodule(owner), nn.Linear)
     exact = value.cpu().double()
-    tied = next((names for names in aliases(loaded.model) if name in names), ())
+    formula = say("y = x · M (+ bias)") if linear else say("y = row of M")
+    tied = next(names for names in aliases(loaded.model) if name in names)
     others = ", ".join(other for other in tied if other != name)
+    caveats = (say("the same tensor is {others}", others=others),) if others else ()
     return WeightMatrix(
-        name=name,
-        kind="parameter",
-        formula=say("y = x · M (+ bias)") if linear else say("y = row of M"),
-        left=exact.T if linear else exact,
-        right=None,
-        rows=rows,
-        columns=columns,
-        caveats=(say("the same tensor is {others}", others=others),) if others else (),
+        name, "parameter", formula, exact.T if linear else exact, None, rows, columns, caveats
     )
 
 
@@ -200,57 +187,36 @@ def w_qk(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
     What the score has beside it in this model (bias, rotation, norm, cap) is told in `caveats`.
     Raises CutawayError for a side, layer or head that this model lacks.
     """
-    config = loaded.config
     place, head = _head(loaded, side, layer, head)
-    attention = place.attention
-    group = head // attention.groups
-    left = attention.scale * _columns(attention.q_proj, head, attention.d_head)
-    right = _columns(attention.k_proj, group, attention.d_head)
-    caveats = list(_reading(config))
-    if attention.q_proj.bias is not None:
-        caveats.append(
-            say("the score has further terms by the biases of queries and keys, each with one token or none")
-        )
-    if attention.q_norm is not None:
-        caveats.append(
-            say("approximate: a norm stands between each projection and the product, and is not in it")
-        )
-    if config.position == "rotary" and side != "cross":
-        caveats.append(
-            say(
-                "queries and keys are rotated by position: exact for a token and itself, at distance d "
-                "a rotation R(d) stands between W_Q and W_Kᵀ"
-            )
-        )
-    if config.position in ("relative", "alibi") and side != "cross":
-        caveats.append(say("a bias that depends on the distance is added to the score"))
-    if attention.softcap is not None:
-        cap = f"±{attention.softcap:g}"
-        caveats.append(say("the scaled score is then capped softly at {cap}", cap=cap))
-    if attention.groups > 1:
-        caveats.append(
-            say(
-                "the keys are shared by the {groups} heads of group {group}",
-                groups=attention.groups,
-                group=group,
-            )
-        )
-    if side == "cross":
-        caveats.append(
-            say("the query is a token of the decoder's stream, the key one of the encoder's result")
-        )
-    return WeightMatrix(
-        name=f"W_QK of {place.attention_path}, head {head}",
-        kind="W_QK",
-        formula=say("score = x_q · M · x_kᵀ, M = scale · W_Q · W_Kᵀ"),
-        left=left,
-        right=right,
-        rows="residual",
-        columns="residual",
-        caveats=tuple(caveats),
-        attention=place.attention_path,
-        head=head,
+    attention, position, cross = place.attention, loaded.config.position, side == "cross"
+    group, cap = head // attention.groups, f"±{attention.softcap or 0:g}"
+    biases = say("the score has further terms by the biases of queries and keys, each with one token or none")
+    normed = say("approximate: a norm stands between each projection and the product, and is not in it")
+    rotated = say(
+        "queries and keys are rotated by position: exact for a token and itself, at distance d "
+        "a rotation R(d) stands between W_Q and W_Kᵀ"
     )
+    distance = say("a bias that depends on the distance is added to the score")
+    capped = say("the scaled score is then capped softly at {cap}", cap=cap)
+    shared = say(
+        "the keys are shared by the {groups} heads of group {group}", groups=attention.groups, group=group
+    )
+    streams = say("the query is a token of the decoder's stream, the key one of the encoder's result")
+    return _of_head(
+        "W_QK", place, head, say("score = x_q · M · x_kᵀ, M = scale · W_Q · W_Kᵀ"),
+        attention.scale * _columns(attention.q_proj, head, attention.d_head),
+        _columns(attention.k_proj, group, attention.d_head),
+        {
+            _STREAM: loaded.config.norm_order != "post",
+            biases: attention.q_proj.bias is not None,
+            normed: attention.q_norm is not None,
+            rotated: position == "rotary" and not cross,
+            distance: position in ("relative", "alibi") and not cross,
+            capped: attention.softcap is not None,
+            shared: attention.groups > 1,
+            streams: cross,
+        },
+    )  # fmt: skip
 
 
 def w_ov(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
@@ -259,48 +225,48 @@ def w_ov(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
 
     Raises CutawayError for a side, layer or head that this model lacks.
     """
-    config = loaded.config
     place, head = _head(loaded, side, layer, head)
-    attention = place.attention
+    attention, order = place.attention, loaded.config.norm_order
     group, width = head // attention.groups, attention.d_head
-    caveats = list(_reading(config))
-    if attention.v_proj.bias is not None:
-        caveats.append(say("the value's bias adds the same vector b_V · W_O whatever token is looked at"))
-    if attention.o_proj.bias is not None:
-        caveats.append(say("the output's bias belongs to no head"))
-    if config.norm_order == "sandwich":
-        caveats.append(say("approximate: what all heads write together is normalised before it is added"))
-    if config.norm_order == "post":
-        caveats.append(say("approximate: the stream is normalised after this is added to it"))
-    if attention.groups > 1:
-        caveats.append(
-            say(
-                "the values are shared by the {groups} heads of group {group}",
-                groups=attention.groups,
-                group=group,
-            )
-        )
-    if side == "cross":
-        caveats.append(say("it reads the encoder's result and writes into the decoder's stream"))
-    return WeightMatrix(
-        name=f"W_OV of {place.attention_path}, head {head}",
-        kind="W_OV",
-        formula=say("written = Σ pattern · x · M, M = W_V · W_O"),
-        left=_columns(attention.v_proj, group, width),
-        right=attention.o_proj.weight.detach()[:, head * width : (head + 1) * width].cpu().double(),
-        rows="residual",
-        columns="residual",
-        caveats=tuple(caveats),
-        attention=place.attention_path,
-        head=head,
+    value_bias = say("the value's bias adds the same vector b_V · W_O whatever token is looked at")
+    sandwich = say("approximate: what all heads write together is normalised before it is added")
+    post = say("approximate: the stream is normalised after this is added to it")
+    shared = say(
+        "the values are shared by the {groups} heads of group {group}", groups=attention.groups, group=group
     )
+    return _of_head(
+        "W_OV", place, head, say("written = Σ pattern · x · M, M = W_V · W_O"),
+        _columns(attention.v_proj, group, width),
+        attention.o_proj.weight.detach()[:, head * width : (head + 1) * width].cpu().double(),
+        {
+            _STREAM: order != "post",
+            value_bias: attention.v_proj.bias is not None,
+            say("the output's bias belongs to no head"): attention.o_proj.bias is not None,
+            sandwich: order == "sandwich",
+            post: order == "post",
+            shared: attention.groups > 1,
+            say("it reads the encoder's result and writes into the decoder's stream"): side == "cross",
+        },
+    )  # fmt: skip
 
 
-def _reading(config: ModelConfig) -> tuple[Phrase, ...]:
-    """What stands between the residual stream and a projection that reads it."""
-    if config.norm_order == "post":
-        return ()
-    return (say("x is the normalised stream (`normed`), with the norm's own weight and bias already in it"),)
+# What stands between the residual stream and a projection that reads it.
+_STREAM = say("x is the normalised stream (`normed`), with the norm's own weight and bias already in it")
+
+
+def _of_head(
+    kind: Kind,
+    place: Place,
+    head: int,
+    formula: Phrase,
+    left: Tensor,
+    right: Tensor,
+    caveats: Mapping[Phrase, bool],
+) -> WeightMatrix:
+    """A map of the residual stream, with those of the caveats that hold."""
+    path, told = place.attention_path, tuple(caveat for caveat, holds in caveats.items() if holds)
+    name = f"{kind} of {path}, head {head}"
+    return WeightMatrix(name, kind, formula, left, right, "residual", "residual", told, path, head)
 
 
 def _columns(projection: nn.Linear, head: int, width: int) -> Tensor:

@@ -78,6 +78,14 @@ class Place:
         return f"{self.path}.{'cross' if self.side == 'cross' else 'self'}_attn"
 
     @property
+    def rotary(self) -> str | None:
+        """The full name of the rotation that queries and keys take; none where they are of two texts."""
+        if self.side == "cross" or self.stack.rotary is None:
+            return None
+        local = self.layer in self.stack.window_layers and self.stack.local_rotary is not None
+        return f"{self.side}.{'local_rotary' if local else 'rotary'}"
+
+    @property
     def sublayers(self) -> tuple[Sublayer, ...]:
         """The block's sublayers in data-flow order."""
         return tuple(each for each in SUBLAYERS if each.part != "cross" or self.block.cross)
@@ -244,13 +252,14 @@ def layer_in(name: str) -> int | None:
 
 def ranges(numbers: Iterable[int]) -> str:
     """`0–3,5,8–9`."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(f"{first}–{last}" if last > first else f"{first}" for first, last in found)
+    return ",".join(f"{first}–{last}" if last > first else f"{first}" for first, last in runs_of(numbers))
+
+
+def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of numbers that follow one another."""
+    there = sorted(numbers)
+    firsts = [number for number in there if number - 1 not in there]
+    return list(zip(firsts, [number for number in there if number + 1 not in there], strict=True))
 
 
 def stepped(numbers: Iterable[int]) -> Text:

@@ -6,7 +6,9 @@ drew."""
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from itertools import takewhile
+from operator import add
 
 import torch
 from torch import Tensor
@@ -35,14 +37,8 @@ def word_pieces(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[str]) 
     Raises CutawayError when the words are not what the ids spell, naming where they part.
     """
     text, owners = _characters(tokenizer, ids)
-    spelled = [
-        (folded, pieces)
-        for character, pieces in zip(text, owners, strict=True)
-        for folded in _fold(character)
-    ]
-    asked = [
-        (folded, at) for at, word in enumerate(words) for character in word for folded in _fold(character)
-    ]
+    spelled = [(each, pieces) for letter, pieces in zip(text, owners, strict=True) for each in _fold(letter)]
+    asked = [(each, at) for at, word in enumerate(words) for letter in word for each in _fold(letter)]
     for place, ((found, _), (expected, at)) in enumerate(zip(spelled, asked, strict=False)):
         if found != expected:
             raise CutawayError(
@@ -52,13 +48,10 @@ def word_pieces(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[str]) 
                 word=words[at],
                 spelled=_from(spelled, place),
             )
-    if len(spelled) != len(asked):
-        shorter = min(len(spelled), len(asked))
-        if len(spelled) > len(asked):
-            raise CutawayError(
-                "the words end, but the pieces go on with {rest!r}", rest=_from(spelled, shorter)
-            )
-        raise CutawayError("the pieces end, but the words go on with {rest!r}", rest=_from(asked, shorter))
+    if rest := _from(spelled, len(asked)):
+        raise CutawayError("the words end, but the pieces go on with {rest!r}", rest=rest)
+    if rest := _from(asked, len(spelled)):
+        raise CutawayError("the pieces end, but the words go on with {rest!r}", rest=rest)
     groups: list[dict[int, None]] = [{} for _ in words]
     for (_, pieces), (_, at) in zip(spelled, asked, strict=True):
         groups[at].update(dict.fromkeys(pieces))
@@ -92,7 +85,8 @@ def _characters(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tup
         if tokenizer.is_silent(id):
             continue
         so_far = tokenizer.decode(ids[: place + 1])
-        settled = _shared(so_far, text)
+        same = takewhile(lambda both: both[0] == both[1], zip(so_far, text, strict=False))
+        settled = len(list(same))
         if settled > len(owners):
             owners.append((*open_pieces, place))
             owners += [(place,)] * (settled - len(owners))
@@ -101,14 +95,6 @@ def _characters(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tup
             open_pieces.append(place)
     owners += [tuple(open_pieces)] * (len(text) - len(owners))  # bytes that never became a character
     return text, owners
-
-
-def _shared(left: str, right: str) -> int:
-    """How many characters two texts begin with in common."""
-    for place, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return place
-    return min(len(left), len(right))
 
 
 def _fold(character: str) -> str:
@@ -150,12 +136,7 @@ class AlignmentError:
     in_possible: int  # |A∩P|
 
     def __add__(self, other: "AlignmentError") -> "AlignmentError":
-        return AlignmentError(
-            self.predicted + other.predicted,
-            self.sure + other.sure,
-            self.in_sure + other.in_sure,
-            self.in_possible + other.in_possible,
-        )
+        return AlignmentError(*map(add, astuple(self), astuple(other)))
 
     @property
     def precision(self) -> float | None:
@@ -176,9 +157,7 @@ def read_pharaoh(line: str, where: str = "the alignment", *, from_one: bool = Fa
 
     Words count from 0, or from 1 with `from_one`. Raises CutawayError naming `where` and what is no link.
     """
-    sure: set[Link] = set()
-    possible: set[Link] = set()
-    first = int(from_one)
+    sure, possible, first = set[Link](), set[Link](), int(from_one)
     for entry in line.split():
         match = _LINK.fullmatch(entry)
         if match is None or min(int(match[1]), int(match[3])) < first:
@@ -207,11 +186,8 @@ def links(weights: Tensor, threshold: float | None = None) -> frozenset[Link]:
             "weights have the shape {shape}, expected (target words, source words)", shape=list(weights.shape)
         )
     if threshold is None:
-        if weights.shape[1] == 0:
-            return frozenset()
-        best = weights.argmax(dim=1).tolist()
-        some = (weights > 0).any(dim=1).tolist()
-        return frozenset((source, target) for target, source in enumerate(best) if some[target])
+        some = (weights > 0).any(dim=1).nonzero().flatten().tolist()
+        return frozenset((int(weights[target].argmax()), target) for target in some)
     if not 0 < threshold <= 1:
         raise CutawayError(
             "threshold is {threshold}, expected a weight above 0 and up to 1", threshold=threshold
@@ -228,10 +204,8 @@ def alignment_error(predicted: Iterable[Link], gold: Gold) -> AlignmentError:
 def error_by_head(
     weights: Tensor, gold: Gold, threshold: float | None = None
 ) -> tuple[tuple[AlignmentError, ...], ...]:
-    """Weights between words of every head (L, H, N, M) -> one count for each layer and head.
-
-    Raises CutawayError when a gold link names a word that there is not.
-    """
+    """Weights between words of every head (L, H, N, M) -> one count for each layer and head. CutawayError as
+    `check_range`."""
     if weights.ndim != 4:
         raise CutawayError(
             "weights have the shape {shape}, expected (layers, heads, target words, source words)",
@@ -242,10 +216,8 @@ def error_by_head(
 
 
 def check_range(gold: Gold, *, n_source: int, n_target: int, where: str = "the alignment") -> None:
-    """Refuse gold links beyond the words of a sentence pair: the words are then cut otherwise than in the gold text.
-
-    Raises CutawayError naming `where`, the link and both numbers of words.
-    """
+    """CutawayError, naming `where`, for gold links beyond the words of a sentence pair, which are then cut otherwise
+    than those of the gold text."""
     for source, target in sorted(gold.possible):
         if source >= n_source or target >= n_target:
             raise CutawayError(

@@ -204,20 +204,8 @@ class Code:
 
 
 Block = (
-    Heading
-    | Remark
-    | Line
-    | Prose
-    | Code
-    | Table
-    | Bars
-    | Matrix
-    | Atlas
-    | Points
-    | Shaded
-    | Edited
-    | Diagram
-)
+    Heading | Remark | Line | Prose | Code | Table | Bars | Matrix | Atlas | Points | Shaded | Edited | Diagram
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

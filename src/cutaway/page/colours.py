@@ -68,11 +68,8 @@ def ramp(scale: Scale) -> tuple[str, list[str], str]:
     ends of them."""
     steps = np.linspace(-1.0 if scale == "signed" else 0.0, 1.0, 9)
     lowest, greatest = ("−", "+") if scale == "signed" else ("0", "1")
-    return (
-        lowest,
-        [tint(value if scale == "signed" else value**2, scale) for value in steps.tolist()],
-        greatest,
-    )
+    colours = [tint(value if scale == "signed" else value**2, scale) for value in steps.tolist()]
+    return lowest, colours, greatest
 
 
 def css(value: float, greatest: float) -> str:
@@ -89,14 +86,10 @@ def png(pixels: np.ndarray, palette: Palette) -> bytes:
     colours = b"".join(bytes(entry[:3]) for entry in palette)
     opacity = bytes(entry[3] for entry in palette)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    parts = (
-        (b"IHDR", header),
-        (b"PLTE", colours),
-        (b"tRNS", opacity),
-        (b"IDAT", zlib.compress(lines, 9)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join((
+        _chunk(b"IHDR", header), _chunk(b"PLTE", colours), _chunk(b"tRNS", opacity),
+        _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""),
+    ))  # fmt: skip
 
 
 def data_url(image: bytes) -> str:

@@ -16,26 +16,8 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text as Words
 
-from cutaway.page.blocks import (
-    Atlas,
-    Bar,
-    Bars,
-    Block,
-    Caption,
-    Code,
-    Diagram,
-    Edited,
-    Heading,
-    Line,
-    Matrix,
-    Page,
-    Points,
-    Prose,
-    Remark,
-    Shaded,
-    Table,
-    Tinted,
-)
+from cutaway.page import blocks
+from cutaway.page.blocks import Block, Page
 from cutaway.page.diagram import diagram_lines
 from cutaway.page.numbers import bars_told, means, nats, no_room
 from cutaway.page.wrapping import folded, legible, shown, wrapped
@@ -57,8 +39,9 @@ STYLES = {"equal": "", "delete": "red strike", "insert": "green", "replace": "ye
 BARS_HIGH, PLANE_HIGH = 4, 18  # lines of upright bars, of points in a plane
 NAMED = 12  # columns of a label in a plane
 
-_FIGURES = (Table, Bars, Matrix, Points)  # between two of them a line stays empty
-# What pages say beside data where a terminal has no more than ASCII.
+# Between two of them a line stays empty.
+_FIGURES = blocks.Table | blocks.Bars | blocks.Matrix | blocks.Points | blocks.Diagram
+# What the words of a page become where a terminal has no more than ASCII.
 _PLAIN = str.maketrans(
     {"→": "->", "·": "-", "–": "-", "×": "x", "±": "+-", "…": ".", "−": "-", "“": '"', "”": '"'}
 )
@@ -140,9 +123,11 @@ class Terminal:
     def page(self, page: Page) -> Group:
         """The page, from its title to its caption."""
         parts: list[RenderableType] = [prose(self._shown(page.title), "bold")]
-        before: Block = Heading(page.title)
+        before: Block = blocks.Heading(page.title)
         for block in _written(page.blocks):
-            if isinstance(block, Heading) or (isinstance(block, _FIGURES) and isinstance(before, _FIGURES)):
+            if isinstance(block, blocks.Heading) or (
+                isinstance(block, _FIGURES) and isinstance(before, _FIGURES)
+            ):
                 parts.append("")
             parts.append(self.block(block))
             before = block
@@ -151,57 +136,55 @@ class Terminal:
     def block(self, block: Block) -> RenderableType:
         """One block of a page."""
         match block:
-            case Heading(text):
+            case blocks.Heading(text):
                 return prose(self._shown(text), "bold")
-            case Remark(text):
+            case blocks.Remark(text):
                 return prose(self._shown(text), "dim")
-            case Prose(label, text):
+            case blocks.Prose(label, text):
                 return self._labelled(label, prose(self._shown(text)))
-            case Line(label, texts):
+            case blocks.Line(label, texts):
                 pieces = [self._cell(text) for text in texts]
                 # A piece with a space in it is set apart from the next one.
                 return self._labelled(
                     label, words([(f"{each} " if " " in each else each, "") for each in pieces])
                 )
-            case Code(about, lines):
+            case blocks.Code(about, lines):
                 copied = [Words(line, no_wrap=True, overflow="ignore") for line in legible(lines).split("\n")]
                 return Group(prose(self._shown(about), "dim", "# "), *copied)
-            case Table():
+            case blocks.Table():
                 return Fitted(self._table(block).parts)
-            case Bars():
+            case blocks.Bars():
                 return Fitted(lambda room: self._bars(block, room))
-            case Matrix(scale="weight"):
+            case blocks.Matrix(scale="weight"):
                 return Fitted(lambda room: self._shades(block, room))
-            case Matrix():
+            case blocks.Matrix():
                 return Fitted(self._numbers(block).parts)
-            case Points():
+            case blocks.Points():
                 return Fitted(lambda room: self._plane(block, room))
-            case Shaded(label, tokens, values):
+            case blocks.Shaded(label, tokens, values):
                 pairs = zip(tokens, values, strict=True)
                 return self._labelled(
                     label, words([(f"{legible(token)} {nats(value)} ", "") for token, value in pairs])
                 )
-            case Edited():
+            case blocks.Edited():
                 return words(list(self._edits(block)))
-            case Diagram():
-                return Fitted(
-                    lambda room: [
-                        Words(line) for line in diagram_lines(block, room, self.unicode, self.locale)
-                    ]
-                )
-            case Atlas():
+            case blocks.Diagram():
+                return Fitted(lambda room: map(Words, diagram_lines(block, room, self.unicode, self.locale)))
+            case blocks.Atlas():
                 return Group()
 
     def _shown(self, text: Text) -> str:
-        found = shown(text, self.locale)
-        return found if self.unicode else found.translate(_PLAIN)
+        """A text, safe to show; without Unicode a page's own words go without it, what they tell about keeps it."""
+        if self.unicode or isinstance(text, str):
+            return shown(text, self.locale)
+        return legible(text.said(self.locale, _PLAIN))
 
     def _cut(self, text: Text, columns: int) -> str:
         """A text within so many columns, with a mark where something was cut off."""
         return truncate(self._shown(text), columns, "…" if self.unicode else ".")
 
-    def _cell(self, cell: Text | Tinted) -> str:
-        return self._shown(cell.text if isinstance(cell, Tinted) else cell)
+    def _cell(self, cell: Text | blocks.Tinted) -> str:
+        return self._shown(cell.text if isinstance(cell, blocks.Tinted) else cell)
 
     def _labelled(self, label: Text, beside: Fitted) -> Fitted:
         """The label in bold with something at its right."""
@@ -211,19 +194,21 @@ class Terminal:
         grid.add_row(self._shown(label) + " ", beside)
         return Fitted(lambda room: [grid])
 
-    def _table(self, table: Table) -> "_Wide":
+    def _table(self, table: blocks.Table) -> "_Wide":
         titles = [(self._shown(column.title), column.align) for column in table.columns]
-        rows = [[cell if isinstance(cell, Bar) else self._cell(cell) for cell in row] for row in table.rows]
+        rows = [
+            [cell if isinstance(cell, blocks.Bar) else self._cell(cell) for cell in row] for row in table.rows
+        ]
         return _Wide(titles, rows, table.keep, self.unicode)
 
-    def _numbers(self, matrix: Matrix) -> "_Wide":
+    def _numbers(self, matrix: blocks.Matrix) -> "_Wide":
         """A heat map's values, written out."""
         titles = [(self._cut(title, TITLE), "right") for title in matrix.columns]
         values = zip(matrix.rows, matrix.values.tolist(), strict=True)
         rows = [[self._shown(name), *map(nats, row)] for name, row in values]
         return _Wide([(self._shown(matrix.down), "left"), *titles], rows, 1, self.unicode, gap=2)
 
-    def _shades(self, matrix: Matrix, room: int) -> Iterator[RenderableType]:
+    def _shades(self, matrix: blocks.Matrix, room: int) -> Iterator[RenderableType]:
         """A heat map of weights as shaded cells, its columns along the top, or turned where only that needs fewer
         blocks of columns; and what its shades stand for."""
         marks = SHADES if self.unicode else ASCII_SHADES
@@ -238,16 +223,12 @@ class Terminal:
         yield ""
         how = say("{down} down, {across} across;  ", down=names[0], across=names[1])
         least = say("{unit} at least", unit=self._shown(matrix.unit))
-        steps = [
-            (f"{mark} {level * greatest:.2f} ", "") for mark, level in zip(marks[1:], LEVELS, strict=True)
-        ]
         legend = f"{self._shown(how)}{self._shown(least)} "
-        whole = words([(legend, ""), *steps])
+        steps = [f"{mark} {level * greatest:.2f} " for mark, level in zip(marks[1:], LEVELS, strict=True)]
         # In one line, or the shades together in the next one.
+        lines = folded([legend, *steps], room + 1)
         yield from (
-            [whole]
-            if width(legend) + sum(1 + width(step) for step, _ in steps) <= room + 1
-            else [prose(legend), words(steps)]
+            [Words(lines[0])] if len(lines) == 1 else [prose(legend), words([(step, "") for step in steps])]
         )
 
     def _grid(self, across: Sequence[str], down: Sequence[str], shaded: np.ndarray, marks: str) -> "_Wide":
@@ -260,7 +241,7 @@ class Terminal:
             [("", "right"), *((name, "left") for name in across)], rows, 1, self.unicode, 1, ruled=False
         )
 
-    def _bars(self, bars: Bars, room: int) -> Iterator[RenderableType]:
+    def _bars(self, bars: blocks.Bars, room: int) -> Iterator[RenderableType]:
         """Upright bars, each one to six characters broad, and what they stand for."""
         values = means(bars.values, room)
         broad = max(1, min(6, room // max(1, len(values))))
@@ -271,7 +252,7 @@ class Terminal:
             yield Words("".join(steps[min(fine, max(0, height - row * fine))] * broad for height in heights))
         yield prose(self._shown(bars_told(bars)))
 
-    def _plane(self, points: Points, room: int) -> Iterator[RenderableType]:
+    def _plane(self, points: blocks.Points, room: int) -> Iterator[RenderableType]:
         """Points on a canvas of characters. A label stands at the right of its mark, or at its left where there is no
         room; what would cover another label is left out and counted."""
         if not points.points:
@@ -281,13 +262,13 @@ class Terminal:
         xs, ys = [point.x for point in points.points], [point.y for point in points.points]
         # A character is about twice as high as wide: a row is two steps.
         step = max((max(xs) - min(xs)) / (room - 1), (max(ys) - min(ys)) / 2 / (PLANE_HIGH - 1)) or 1.0
-        placed: list[tuple[int, int, str]] = []
+        placed: dict[tuple[int, int, str], None] = {}  # the same at the same place is said once
         for point in points.points:
             row, column = round((max(ys) - point.y) / step / 2), round((point.x - min(xs)) / step)
             canvas[row][column] = marks[point.group % len(marks)]
-            placed.append((row, column, self._cut(point.label, NAMED)))
+            placed[row, column, self._cut(point.label, NAMED)] = None
         left_out = 0
-        for row, column, label in dict.fromkeys(placed):  # the same at the same place is said once
+        for row, column, label in placed:
             size = width(label)
             for start in (column + 1, column - size):
                 if 0 <= start <= room - size and not "".join(canvas[row][start : start + size]).strip():
@@ -305,7 +286,7 @@ class Terminal:
         if left_out:
             yield prose(self._shown(no_room(left_out)))
 
-    def _edits(self, edited: Edited) -> Iterator[tuple[str, str]]:
+    def _edits(self, edited: blocks.Edited) -> Iterator[tuple[str, str]]:
         """What went and what came, between what stayed, word by word with its style."""
         cut, into = ("−", "→") if self.unicode else ("-", "->")
         for kind, before, after in edited.parts:
@@ -315,7 +296,7 @@ class Terminal:
             }[kind]  # fmt: skip
             yield from ((word, STYLES[kind]) for word in marked.split(" "))
 
-    def _caption(self, caption: Caption | None) -> Iterator[RenderableType]:
+    def _caption(self, caption: blocks.Caption | None) -> Iterator[RenderableType]:
         """Where the page comes from, in two lines at most."""
         if caption is None:
             return
@@ -334,7 +315,7 @@ class _Wide:
     some room is wrapped there instead, unless `keep` says that it may be broken."""
 
     titles: Sequence[tuple[str, str]]  # each with its alignment
-    rows: Sequence[Sequence[str | Bar]]
+    rows: Sequence[Sequence[str | blocks.Bar]]
     keep: int
     unicode: bool
     gap: int = GAP
@@ -381,7 +362,7 @@ class _Wide:
     def _with_bars(self, room: int) -> tuple["_Wide", int]:
         """The table and the length of a bar of 1 in its last column: as long as there is room; without that column
         where there is none."""
-        if not self.rows or not all(isinstance(row[-1], Bar) for row in self.rows):
+        if not self.rows or not all(isinstance(row[-1], blocks.Bar) for row in self.rows):
             return self, BAR
         bar = min(BAR, room - sum(self.gap + self._size(n) for n in range(len(self.titles) - 1)))
         if bar >= LEAST:
@@ -404,7 +385,7 @@ class _Wide:
             grid.add_column(Words(title), justify=justify, no_wrap=place < len(columns) - 1, overflow="fold")
         mark = "█" if self.unicode else "#"
         for row in self.rows:
-            cells = [mark * round(bar * max(0.0, min(1.0, cell.value))) if isinstance(cell, Bar) else cell
+            cells = [mark * round(bar * max(0.0, min(1.0, cell.value))) if isinstance(cell, blocks.Bar) else cell
                      for cell in (row[n] for n in columns)]  # fmt: skip
             grid.add_row(*map(Words, cells[:-1]), prose(cells[-1]))
         return grid
@@ -419,16 +400,11 @@ def _write(row: list[str], start: int, label: str) -> None:
         start += width(cluster)
 
 
-def _written(blocks: Sequence[Block]) -> list[Block]:
+def _written(there: Sequence[Block]) -> list[Block]:
     """The blocks that a terminal has room for, without headings that nothing is left under."""
-    kept = [
-        block
-        for block in blocks
-        if not (isinstance(block, Atlas) or (isinstance(block, Matrix | Shaded | Code) and block.drawn))
-    ]
-    after = [*kept[1:], Heading("")]
+    kept = [each for each in there if not (isinstance(each, blocks.Atlas) or getattr(each, "drawn", False))]
     return [
         block
-        for block, following in zip(kept, after, strict=False)
-        if not (isinstance(block, Heading) and isinstance(following, Heading))
+        for block, following in zip(kept, [*kept[1:], blocks.Heading("")], strict=False)
+        if not (isinstance(block, blocks.Heading) and isinstance(following, blocks.Heading))
     ]

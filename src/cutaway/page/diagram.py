@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from xml.etree.ElementTree import Element
 
 from cutaway.page.blocks import Box, Diagram, Tower
-from cutaway.page.heatmap import Figure, element, label, text_width
+from cutaway.page.elements import Figure, element, label, text_width
 from cutaway.page.wrapping import shown, wrapped
 from cutaway.text.display import pad, truncate, width
 from cutaway.words import Locale
@@ -44,16 +45,12 @@ class _Column:
 
     @classmethod
     def of(cls, tower: Tower, locale: Locale) -> "_Column":
-        def texts(boxes: Sequence[Box]) -> list[list[str]]:
-            return [
-                [line for text in box.lines for line in hanging(shown(text, locale), TEXT)] for box in boxes
-            ]
-
-        above, below = (
-            [line for box in texts(boxes) for line in box] for boxes in (tower.above, tower.below)
+        above, repeated, below = (
+            [_lines(box, TEXT, locale) for box in boxes]
+            for boxes in (tower.above, tower.repeated, tower.below)
         )
-        top, bottom = (shown(text, locale) for text in (tower.top, tower.bottom))
-        return cls(top, above, texts(tower.repeated), tower.times, below, bottom)
+        top, bottom = shown(tower.top, locale), shown(tower.bottom, locale)
+        return cls(top, [*chain(*above)], repeated, tower.times, [*chain(*below)], bottom)
 
     def lines(self) -> list[str]:
         rule, double = "─" * (FRAME - 2), "═" * (FRAME - 2)
@@ -64,11 +61,9 @@ class _Column:
         return [*drawn, f"╞{double}╡", *_framed(self.below), f"└{arrow}┘"]
 
     def alone(self) -> list[str]:
-        beside = [
-            f"{line} {self.times} ×" if row == self.middle() else line
-            for row, line in enumerate(self.lines())
-        ]
-        return [_centre(self.top), *beside, _centre(self.bottom)]
+        lines = self.lines()
+        lines[self.middle()] += f" {self.times} ×"
+        return [_centre(self.top), *lines, _centre(self.bottom)]
 
     def middle(self) -> int:
         """The line beside which the number of repetitions stands."""
@@ -80,11 +75,8 @@ class _Column:
 
     def title_of(self, number: int) -> int:
         """The line of the box of that number that its middle is in."""
-        return (
-            self.first()
-            + sum(len(box) + 1 for box in self.repeated[:number])
-            + len(self.repeated[number]) // 2
-        )
+        before = sum(len(box) + 1 for box in self.repeated[:number])
+        return self.first() + before + len(self.repeated[number]) // 2
 
 
 def _side_by_side(encoder: _Column, decoder: _Column, memory: str, enters: int) -> list[str]:
@@ -114,6 +106,10 @@ def _framed(lines: Sequence[str]) -> list[str]:
 
 def _centre(text: str) -> str:
     return pad(text, FRAME, "center").rstrip()
+
+
+def _lines(box: Box, columns: int, locale: Locale) -> list[str]:
+    return [line for text in box.lines for line in hanging(shown(text, locale), columns)]
 
 
 def hanging(text: str, columns: int) -> Iterator[str]:
@@ -168,7 +164,7 @@ class _Tower:
         for boxes in (tower.above, tower.repeated, tower.below):
             marks.append(y - APART / 2)
             for box in boxes:
-                lines = [line for text in box.lines for line in hanging(shown(text, locale), 38)]
+                lines = _lines(box, 38, locale)
                 self._boxes.append((y, lines, box.kind))
                 y += HIGH * len(lines) + PAD + APART
         self.repeats, self.ends = marks[1], marks[2]
@@ -182,14 +178,9 @@ class _Tower:
     def parts(self, x: float, ground: float, times_at_right: bool = False) -> Iterator[Element]:
         lift, middle = ground - self.height, x + BROAD / 2
         yield element(
-            "line",
-            x1=middle,
-            x2=middle,
-            y1=lift + HIGH,
-            y2=ground - HIGH - 2,
-            stroke="currentColor",
+            "line", x1=middle, x2=middle, y1=lift + HIGH, y2=ground - HIGH - 2, stroke="currentColor",
             stroke_opacity=0.4,
-        )
+        )  # fmt: skip
         yield label(middle, lift + HIGH - 5, shown(self._tower.top, self._locale), anchor="middle")
         yield label(middle, ground - 4, shown(self._tower.bottom, self._locale), anchor="middle")
         yield element(
@@ -217,12 +208,10 @@ def _memory(
     diagram: Diagram, towers: Sequence[_Tower], ground: float, second: float, locale: Locale
 ) -> Iterator[Element]:
     """From the top of the first tower into a box of the second."""
-    start, into = (
-        ground - towers[0].height + HIGH,
-        ground - towers[1].height + towers[1].centre_of(diagram.enters),
-    )
+    start = ground - towers[0].height + HIGH
+    into = ground - towers[1].height + towers[1].centre_of(diagram.enters)
     x, turn = BESIDE + BROAD / 2, BESIDE + BROAD + BESIDE
     path = f"M{x:.0f} {start:.0f}H{turn:.0f}V{into:.0f}H{second - 6:.0f}"
     yield element("path", d=path, fill="none", stroke="currentColor", stroke_opacity=0.7)
     yield element("path", d=f"M{second:.0f} {into:.0f}l-8 -4v8z", fill="currentColor", fill_opacity=0.7)
-    yield label(turn + 5, (start + into) / 2, shown(diagram.memory, locale), size=11)
+    yield label(turn, start - 5, shown(diagram.memory, locale), size=11, anchor="end")

@@ -8,38 +8,12 @@ from xml.etree.ElementTree import Element, tostring
 import numpy as np
 
 from cutaway.errors import CutawayError
-from cutaway.page.blocks import (
-    Atlas,
-    Bar,
-    Bars,
-    Block,
-    Caption,
-    Diagram,
-    Heading,
-    Line,
-    Matrix,
-    Page,
-    Points,
-    Scale,
-    Shaded,
-    Table,
-    Tinted,
-)  # fmt: skip
+from cutaway.page import blocks
+from cutaway.page.blocks import Block, Page
 from cutaway.page.colours import WEIGHT, css, opaque, ramp, reach, tint
 from cutaway.page.diagram import diagram_figure
-from cutaway.page.heatmap import (
-    LINE,
-    ROOM,
-    SMALL,
-    Figure,
-    atlas,
-    element,
-    heat_map,
-    label,
-    moved,
-    square_root,
-    text_width,
-)  # fmt: skip
+from cutaway.page.elements import LINE, ROOM, SMALL, Figure, element, label, moved, text_width
+from cutaway.page.heatmap import atlas, heat_map, square_root
 from cutaway.page.numbers import bars_told, means, reaching
 from cutaway.page.scatter import plot
 from cutaway.page.wrapping import legible, shown, wrapped
@@ -48,12 +22,8 @@ from cutaway.words import Locale, Text
 MONO = (
     "ui-monospace, 'DejaVu Sans Mono', 'Noto Sans Mono CJK SC', 'Noto Sans CJK SC', 'PingFang SC', monospace"
 )
-MARGIN, GAP, BAR, HIGH = (
-    16,
-    18,
-    120,
-    110,
-)  # pixels: around a picture, between columns, of a bar of 1, of upright bars
+MARGIN = 16  # pixels around a picture
+GAP, BAR, HIGH = 18, 120, 110  # pixels between columns, of a bar of 1, of upright bars
 NARROW = 480  # pixels that a picture is wide at least, for its caption
 
 
@@ -62,7 +32,7 @@ def figures(page: Page, locale: Locale) -> list[tuple[str, str]]:
     of the page, or the heading that the figure stands under."""
     title, found = page.title, list[tuple[str, str]]()
     for block in page.blocks:
-        if isinstance(block, Heading):
+        if isinstance(block, blocks.Heading):
             title = block.text
         elif (figure := drawn(block, locale)) is not None:
             found.append((shown(title, locale), _picture(figure, shown(title, locale), page.caption, locale)))
@@ -88,19 +58,21 @@ def write_figures(path: Path, page: Page, locale: Locale) -> list[Path]:
 def drawn(block: Block, locale: Locale) -> Figure | None:
     """A block as a figure; None for one that is text or plain numbers."""
     match block:
-        case Matrix():
+        case blocks.Matrix():
             return heat_map(block, locale)
-        case Atlas():
+        case blocks.Atlas():
             return atlas(block, locale)
-        case Points():
+        case blocks.Points():
             return plot(block, locale)
-        case Bars():
+        case blocks.Bars():
             return bars(block, locale)
-        case Diagram():
+        case blocks.Diagram():
             return diagram_figure(block, locale)
-        case Shaded():
+        case blocks.Shaded():
             return _shaded(block, locale)
-        case Table() if any(isinstance(cell, Bar | Tinted) for row in block.rows for cell in row):
+        case blocks.Table() if any(
+            isinstance(cell, blocks.Bar | blocks.Tinted) for row in block.rows for cell in row
+        ):
             return _table(block, locale)
     return None
 
@@ -119,7 +91,7 @@ def _root(across: float, down: float, parts: Sequence[Element], **attributes: st
     )  # fmt: skip
 
 
-def _picture(figure: Figure, title: str, caption: Caption | None, locale: Locale) -> str:
+def _picture(figure: Figure, title: str, caption: blocks.Caption | None, locale: Locale) -> str:
     """A whole picture on white paper: the title, the figure, and where it comes from in small type. The caption stands
     in its metadata too, as JSON."""
     room = max(NARROW, figure.width)
@@ -141,7 +113,7 @@ def _picture(figure: Figure, title: str, caption: Caption | None, locale: Locale
     return tostring(root, encoding="unicode") + "\n"
 
 
-def known(caption: Caption | None) -> dict[str, str]:
+def known(caption: blocks.Caption | None) -> dict[str, str]:
     """What is known of where a page comes from, safe to show, but for the Python."""
     if caption is None:
         return {}
@@ -149,14 +121,14 @@ def known(caption: Caption | None) -> dict[str, str]:
     return {name: legible(value) for name, value in named.items() if value is not None}
 
 
-def _notes(caption: Caption | None) -> Iterator[str]:
+def _notes(caption: blocks.Caption | None) -> Iterator[str]:
     told = known(caption)
     for names, between in ((("model", "date"), " · "), (("text", "output"), " → "), (("command",), "")):
         if line := between.join(" ".join(told[name].split()) for name in names if name in told):
             yield line
 
 
-def bars(block: Bars, locale: Locale) -> Figure:
+def bars(block: blocks.Bars, locale: Locale) -> Figure:
     """Upright bars from left to right, up to 16 pixels each, as broad as the room allows."""
     values = means(block.values, ROOM // 2)
     top = max(values, default=0.0) or 1.0
@@ -175,7 +147,7 @@ def bars(block: Bars, locale: Locale) -> Figure:
     return Figure(max(across, text_width(told, 12)) + 8, HIGH + LINE + 12, parts)
 
 
-def _shaded(block: Shaded, locale: Locale) -> Figure:
+def _shaded(block: blocks.Shaded, locale: Locale) -> Figure:
     """A text's tokens, each on its tint, in as many lines as they take, after their label."""
     greatest = strength(block)
     name = shown(block.label, locale)
@@ -195,14 +167,10 @@ def _shaded(block: Shaded, locale: Locale) -> Figure:
     return _over(Figure(widest, y + LINE + 8, parts), ramp)
 
 
-def _table(table: Table, locale: Locale) -> Figure:
+def _table(table: blocks.Table, locale: Locale) -> Figure:
     """A table's cells, with their bars and on their colours."""
     titles = [shown(column.title, locale) for column in table.columns]
-    texts = [["" if isinstance(cell, Bar) else _text(cell, locale) for cell in row] for row in table.rows]
-    sizes = [max(text_width(each, 12) for each in column) for column in zip(titles, *texts, strict=True)]
-    sizes = [
-        BAR if any(isinstance(row[n], Bar) for row in table.rows) else size for n, size in enumerate(sizes)
-    ]
+    sizes = column_sizes(table, locale, 12)
     lefts = [sum(sizes[:n]) + GAP * n for n in range(len(sizes))]
     across, step = sum(sizes) + GAP * len(sizes), LINE + 3
     parts = [element("path", d=f"M0 {step + 3}h{across:.1f}", stroke="currentColor", stroke_opacity=0.5)]
@@ -211,17 +179,17 @@ def _table(table: Table, locale: Locale) -> Figure:
         parts.append(label(x, LINE - 2, titles[n], anchor=anchor, font_weight="bold"))
         for place, row in enumerate(table.rows):
             y, cell = step * (place + 2) + 2, row[n]
-            if isinstance(cell, Bar):
+            if isinstance(cell, blocks.Bar):
                 size = BAR * max(0.0, min(1.0, cell.value))
                 parts.append(element("rect", x=lefts[n], y=y - 9, width=size, height=9, fill=opaque(WEIGHT)))
                 continue
-            if isinstance(cell, Tinted):
+            if isinstance(cell, blocks.Tinted):
                 size = sizes[n] + GAP - 4
                 colour = tint(cell.value, cell.scale)
                 parts.append(
                     element("rect", x=lefts[n] - 4, y=y - 14, width=size, height=step - 1, fill=colour)
                 )
-            parts.append(label(x, y, texts[place][n], anchor=anchor))
+            parts.append(label(x, y, _text(cell, locale), anchor=anchor))
     figure = Figure(across, step * (len(table.rows) + 1) + 14, parts)
     if table.tint is None or (tinted := scale_of(table)) is None:
         return figure
@@ -229,23 +197,33 @@ def _table(table: Table, locale: Locale) -> Figure:
     return _over(figure, _ramp(tinted, shown(what, locale)))
 
 
-def strength(block: Shaded) -> float:
+def column_sizes(table: blocks.Table, locale: Locale, font: float) -> list[float]:
+    """Pixels that each column of a table takes."""
+
+    def size(cell: Text | blocks.Bar | blocks.Tinted) -> float:
+        return BAR if isinstance(cell, blocks.Bar) else text_width(_text(cell, locale), font)
+
+    titles = (column.title for column in table.columns)
+    return [max(map(size, column)) for column in zip(titles, *table.rows, strict=True)]
+
+
+def strength(block: blocks.Shaded) -> float:
     """The value of the strongest tint."""
     return block.greatest or reach(np.asarray(block.values, dtype=np.float64), "signed")
 
 
-def scale_of(block: Line | Table) -> Scale | None:
+def scale_of(block: blocks.Line | blocks.Table) -> blocks.Scale | None:
     """The scale of the colours in a block that says what they stand for; None where there are none."""
-    cells = block.words if isinstance(block, Line) else [cell for row in block.rows for cell in row]
-    found: list[Scale] = [cell.scale for cell in cells if isinstance(cell, Tinted)]
+    cells = block.words if isinstance(block, blocks.Line) else [cell for row in block.rows for cell in row]
+    found: list[blocks.Scale] = [cell.scale for cell in cells if isinstance(cell, blocks.Tinted)]
     return found[0] if found and block.tint is not None else None
 
 
-def _text(cell: Text | Tinted, locale: Locale) -> str:
-    return shown(cell.text if isinstance(cell, Tinted) else cell, locale)
+def _text(cell: Text | blocks.Tinted, locale: Locale) -> str:
+    return shown(cell.text if isinstance(cell, blocks.Tinted) else cell, locale)
 
 
-def _ramp(scale: Scale, what: str) -> Figure:
+def _ramp(scale: blocks.Scale, what: str) -> Figure:
     """The colours in order, and what they stand for."""
     lowest, colours, greatest = ramp(scale)
     parts = [

@@ -1,8 +1,4 @@
-"""Figures of SVG elements, and heat maps and atlases as such figures.
-
-Elements are built by `xml.etree`, which escapes what stands in them. Colours of text and lines are the surroundings'
-own (currentColor), so that a figure stands on light and on dark paper.
-"""
+"""Heat maps and atlases as figures."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,62 +9,19 @@ import numpy as np
 
 from cutaway.page.blocks import Atlas, Matrix
 from cutaway.page.colours import data_url, entries, palette, png, reach
+from cutaway.page.elements import LINE, ROOM, SMALL, Figure, element, label, moved, text_width
 from cutaway.page.numbers import number, written
 from cutaway.page.wrapping import shown
 from cutaway.text.display import clusters, truncate, width
 from cutaway.words import Locale, Phrase, Text, say
 
-ROOM = 1150  # pixels that a figure may be wide
-LINE = 16  # pixels of a line of text
-SMALL = 11  # pixels of what is written on scales and in cells
 # Pixels that a cell may take, and a map with its labels while cells are larger than LEAST: in a half of a page, and
 # beside the small maps of an atlas, where it is shown large.
 CELL, ENLARGED = (40.0, 560), (56.0, 660)
 LEAST = 24.0
 READ = (0.1, 1000.0)  # the strongest values that can be read with two places
-_LONGEST = 16  # columns of a label
+_LONGEST = 18  # columns of a label
 _ATLAS = 560  # pixels that the small maps of an atlas take together, where they can
-
-
-@dataclass(frozen=True)
-class Figure:
-    """SVG elements and the size that they take, in pixels."""
-
-    width: float
-    height: float
-    parts: Sequence[Element]
-
-
-def element(tag: str, content: str | Sequence[Element] = (), /, **attributes: str | float) -> Element:
-    """An SVG element with a text or with others in it; `font_size=12` is its attribute font-size,
-    `class_="a"` its class."""
-    made = Element(
-        tag, {name.rstrip("_").replace("_", "-"): _attribute(value) for name, value in attributes.items()}
-    )
-    if isinstance(content, str):
-        made.text = content
-    else:
-        made.extend(content)
-    return made
-
-
-def _attribute(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def text_width(text: str, size: float) -> float:
-    """Pixels that a text takes: wide characters an em, others 0.6 of it, as monospaced fonts have them."""
-    wide = max(0, width(text) - len(text))
-    return size * (wide + 0.6 * (len(text) - wide))
-
-
-def label(
-    x: float, y: float, text: str, *, size: float = 12, anchor: str = "start", **more: str | float
-) -> Element:
-    """A line of text at (x, y), its baseline; its spaces are kept."""
-    if "  " in text or text != text.strip():
-        more["xml:space"] = "preserve"
-    return element("text", text, x=x, y=y, font_size=size, text_anchor=anchor, **more)
 
 
 def upright(x: float, y: float, text: str, size: float) -> Element:
@@ -109,6 +62,7 @@ class Laid:
     top: float
     cell: float
     titles: Literal["flat", "upright", "slanted"]
+    font: float  # of the columns' labels
 
 
 def laid(matrix: Matrix, locale: Locale, room: tuple[float, int] = CELL) -> Laid:
@@ -123,11 +77,12 @@ def laid(matrix: Matrix, locale: Locale, room: tuple[float, int] = CELL) -> Laid
     font = _label_size(size)
     longest = max((text_width(column, font) for column in columns), default=0)
     if longest <= size - 4:
-        return Laid(left, 2 * LINE + 4, size, "flat")
+        return Laid(left, 2 * LINE + 4, size, "flat", font)
     if any(width(column) > len(column) for column in columns):
         tallest = max(_height(column, font) for column in columns)
-        return Laid(left, LINE + 14 + tallest, size, "upright")
-    return Laid(left, LINE + 12 + 0.71 * longest, size, "slanted")
+        return Laid(left, LINE + 14 + tallest, size, "upright", font)
+    slanted = max(8.0, min(font, 0.68 * size))  # lines of text at 45° are closer together than their columns
+    return Laid(left, LINE + 12 + 0.71 * longest * slanted / font, size, "slanted", slanted)
 
 
 def _labels(names: Sequence[Text], locale: Locale) -> list[str]:
@@ -176,14 +131,14 @@ def heat_map(
         parts.append(label(at.left - 5, y, name, size=font, anchor="end"))
     names = _labels(matrix.columns, locale)
     for column, name in list(enumerate(names))[:: 1 if at.titles == "flat" else every]:
-        parts.append(_title(name, at.left + (column + 0.5) * at.cell, at.top - 6, font, at.titles))
+        parts.append(_title(name, at.left + (column + 0.5) * at.cell, at.top - 6, at.font, at.titles))
     longest = max(len(written(greatest, matrix.scale)), 4)
     type_size = min(float(SMALL), (at.cell - 5) / 0.6 / longest)
     if type_size >= 9 and READ[0] <= greatest < READ[1]:
         parts.append(element("g", list(_values(matrix, at, type_size)), class_="values"))
     right = at.left + across
     if at.titles == "slanted" and names:
-        right = max(right, right - at.cell / 2 + 0.71 * text_width(names[-1], font) + 4)
+        right = max(right, right - at.cell / 2 + 0.71 * text_width(names[-1], at.font) + 4)
     widest = max(right, text_width(axes, 12))
     if not with_scale:
         return Figure(widest + 8, at.top + down + 6, parts)
@@ -211,11 +166,6 @@ def _values(matrix: Matrix, at: Laid, size: float) -> Iterator[Element]:
         yield label(x, y, written(float(value), matrix.scale), size=size, anchor="middle")
 
 
-def moved(figure: Figure, x: float, y: float) -> Element:
-    """A figure at another place."""
-    return element("g", figure.parts, transform=f"translate({x:.1f} {y:.1f})")
-
-
 def scale(matrix: Matrix, greatest: float, locale: Locale) -> Figure:
     """The colours in order, with the values that they stand for and what a value is."""
     weights = matrix.scale == "weight"
@@ -223,12 +173,12 @@ def scale(matrix: Matrix, greatest: float, locale: Locale) -> Figure:
     ramp = Matrix(steps[None], [""], [], matrix.down, matrix.across, matrix.unit, matrix.scale)
     unit = shown(square_root(matrix.unit) if weights else matrix.unit, locale)
     marks = ["0", number(greatest / 4)] if weights else [number(-greatest), "0"]
-    parts = [image(ramp, 0, 0, 200, 10, greatest), frame(0, 0, 200, 10), label(210, 9, unit)]
+    parts = [image(ramp, 0, 0, 200, 10, greatest), frame(0, 0, 200, 10), label(0, 39, unit)]
     for place, (mark, anchor) in enumerate(
         zip([*marks, number(greatest)], ("start", "middle", "end"), strict=True)
     ):
         parts.append(label(100 * place, 24, mark, size=SMALL, anchor=anchor))
-    return Figure(210 + text_width(unit, 12), 30, parts)
+    return Figure(max(200.0, text_width(unit, 12)), 45, parts)
 
 
 def square_root(unit: Text) -> Phrase:

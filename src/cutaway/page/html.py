@@ -6,7 +6,7 @@
 import base64
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -14,30 +14,20 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from cutaway.page.blocks import (
-    Atlas,
-    Bars,
-    Block,
-    Diagram,
-    Heading,
-    Matrix,
-    Page,
-    Points,
-    Scale,
-    Table,
-    Tinted,
-)  # fmt: skip
+from cutaway.page import blocks
+from cutaway.page.blocks import Block, Page
 from cutaway.page.colours import css, ramp, tint
-from cutaway.page.figures import drawn, known, scale_of, strength, svg
-from cutaway.page.heatmap import ENLARGED, Figure, heat_map, laid, map_told, square_root, strongest_of
+from cutaway.page.elements import ROOM, Figure
+from cutaway.page.figures import column_sizes, drawn, known, scale_of, strength, svg
+from cutaway.page.heatmap import ENLARGED, atlas, heat_map, laid, map_told, square_root, strongest_of
 from cutaway.page.numbers import bars_told, nats, reaching, three_places
 from cutaway.page.wrapping import legible, shown
 from cutaway.words import Locale, Phrase, Text, say
 
 _ONE_SPACE = re.compile("(?<! ) (?! )")
 NUMBERS = 24  # rows and columns up to which a heat map's numbers are written out below it
-BROAD = 580  # pixels of a figure, from which it takes the whole width of a page
-MANY = 7  # columns from which a table takes it
+BROAD = 580  # pixels that half a page has
+LEAST = 400  # pixels that text takes at least beside what is broad
 
 
 def document(page: Page, locale: Locale) -> str:
@@ -59,12 +49,30 @@ def _template() -> Template:
     return rules.get_template("page.html.jinja")
 
 
-@dataclass(frozen=True)
-class Section:
-    """Blocks under one heading; `broad` where they need the whole width."""
+@dataclass
+class Part:
+    """Blocks that stand together; `across` are the pixels of the widest figure or table among them."""
 
-    blocks: tuple[Block, ...]
-    broad: bool
+    blocks: list[Block] = field(default_factory=list[Block])
+    across: float = 0.0
+
+    def takes(self, block: Block, across: float) -> bool:
+        """Whether a block may stand here: no heading, and as broad or narrow as what is here already."""
+        if isinstance(block, blocks.Heading):
+            return False
+        begun = any(not isinstance(each, blocks.Heading | blocks.Remark) for each in self.blocks)
+        return not begun or isinstance(block, blocks.Remark) or (across > BROAD) == (self.across > BROAD)
+
+
+@dataclass
+class Row:
+    """What is broad, if anything, and parts in columns: beside it where there is room, else below it."""
+
+    broad: Part | None
+    columns: list[Part] = field(default_factory=list[Part])
+
+    def takes(self, part: Part) -> bool:
+        return self.broad is None or self.broad.across + max(part.across, LEAST) <= ROOM
 
 
 @dataclass(frozen=True)
@@ -82,14 +90,13 @@ class _Asked:
         }  # fmt: skip
         found = known(caption)
         return {
-            "page": self.page, "locale": self.locale, "sections": self.sections(), "known": found,
+            "page": self.page, "locale": self.locale, "rows": self.rows(), "known": found,
             "caption": [(self.shown(name), found[key]) for key, name in names.items() if key in found],
             "python": None if caption is None or caption.python is None else legible(caption.python),
-            "script": any(isinstance(block, Matrix | Atlas) for block in self.page.blocks),
+            "script": any(isinstance(block, blocks.Matrix | blocks.Atlas) for block in self.page.blocks),
             "kind": lambda block: type(block).__name__, "shown": self.shown, "spelled": legible, "text": self.text,
-            "titles": {
-                "numbers": self.shown(say("Numbers")), "python": self.shown(say("The same numbers in Python"))
-            },
+            "numbers_title": self.shown(say("Numbers")),
+            "python_title": self.shown(say("The same numbers in Python")),
             "nats": nats, "three_places": three_places,
             "tint": tint, "ramp": ramp, "shade": lambda block, value: css(0.8 * value, strength(block)),
             "scale_of": scale_of, "scaled": self.scaled,
@@ -100,81 +107,89 @@ class _Asked:
     def shown(self, text: Text) -> str:
         return shown(text, self.locale)
 
-    def text(self, cell: Text | Tinted) -> str:
+    def text(self, cell: Text | blocks.Tinted) -> str:
         """The text of a cell or word. What two spaces set apart stays together: a line breaks between, not inside."""
-        text = self.shown(cell.text if isinstance(cell, Tinted) else cell)
+        text = self.shown(cell.text if isinstance(cell, blocks.Tinted) else cell)
         return _ONE_SPACE.sub("\u00a0", text) if "  " in text else text
 
-    def scaled(self, what: Text, scale: Scale) -> str:
+    def scaled(self, what: Text, scale: blocks.Scale) -> str:
         """What the colours of texts stand for."""
         return self.shown(square_root(what) if scale == "weight" else what)
 
-    def sections(self) -> list[Section]:
-        """The blocks under each heading; those above the first one are a section too."""
-        parts: list[list[Block]] = [[]]
+    def rows(self) -> list[Row]:
+        """The page from top to bottom."""
+        rows: list[Row] = []
+        for part in self._parts():
+            if part.across > BROAD:
+                rows.append(Row(part))
+                continue
+            if not rows or not rows[-1].takes(part):
+                rows.append(Row(None))
+            rows[-1].columns.append(part)
+        return rows
+
+    def _parts(self) -> list[Part]:
+        parts: list[Part] = []
         for block in self.page.blocks:
-            if isinstance(block, Heading) and parts[-1]:
-                parts.append([])
-            parts[-1].append(block)
-        return [Section(tuple(part), any(map(self._broad, part))) for part in parts if part]
+            across = self._across(block)
+            if not parts or not parts[-1].takes(block, across):
+                parts.append(Part())
+            parts[-1].blocks.append(block)
+            parts[-1].across = max(parts[-1].across, across)
+        return parts
 
-    def _broad(self, block: Block) -> bool:
-        if isinstance(block, Table):
-            return len(block.columns) >= MANY
-        figure = (
-            drawn(block, self.locale) if isinstance(block, Matrix | Atlas | Points | Bars | Diagram) else None
-        )
-        if figure is None:
-            return False
-        if isinstance(block, Atlas) and block.maps:
-            figure = Figure(figure.width + self.large(block).width, 0, ())
-        return figure.width > BROAD
+    def _across(self, block: Block) -> float:
+        """The pixels that a figure or table takes; 0 for text."""
+        match block:
+            case blocks.Table():
+                return sum(size + 14 for size in column_sizes(block, self.locale, 14))
+            case blocks.Atlas(maps=[_, *_]):
+                return atlas(block, self.locale).width + self.large(block).width
+            case blocks.Matrix() | blocks.Points() | blocks.Bars() | blocks.Diagram():
+                return (drawn(block, self.locale) or Figure(0, 0, ())).width
+            case _:
+                return 0.0
 
-    def svg(self, block: Matrix | Atlas | Points | Bars | Diagram) -> str:
+    def svg(self, block: blocks.Matrix | blocks.Atlas | blocks.Points | blocks.Bars | blocks.Diagram) -> str:
         """A figure, with what it shows for who does not see it."""
         figure = drawn(block, self.locale) or Figure(0, 0, ())
         match block:
-            case Matrix():
+            case blocks.Matrix():
                 return self._element(figure, map_told(block), class_="map")
-            case Atlas():
+            case blocks.Atlas():
                 for group in (part for part in figure.parts if "data-place" in part.attrib):
                     self._button(group, block)
                 return self._element(figure, map_told(block.maps[block.opened]), role="group")
-            case Points():
+            case blocks.Points():
                 axes = say("{across} across, {down} up", across=block.across, down=block.down)
                 return self._element(figure, axes, role="group")
-            case Bars():
+            case blocks.Bars():
                 return self._element(figure, bars_told(block))
-            case Diagram():
-                return self._element(
-                    figure, say("the layers of the model, from what enters at the bottom to its output")
-                )
+            case blocks.Diagram():
+                told = say("the layers of the model, from what enters at the bottom to its output")
+                return self._element(figure, told)
 
-    def _button(self, group: Element, block: Atlas) -> None:
+    def _button(self, group: Element, block: blocks.Atlas) -> None:
         """Make a small map a button that opens it."""
         place = int(group.attrib["data-place"])
         name, opened = self.shown(block.names[place]), place == block.opened
-        told = {
-            "data-name": name,
-            "data-values": packed(block.maps[place]),
-            "role": "button",
-            "aria-label": name,
-        }
-        pressed = {"tabindex": "0" if opened else "-1", "aria-pressed": "true" if opened else "false"}
-        group.attrib.update(told | pressed)
+        group.attrib.update({
+            "data-name": name, "data-values": packed(block.maps[place]), "role": "button", "aria-label": name,
+            "tabindex": "0" if opened else "-1", "aria-pressed": "true" if opened else "false",
+        })  # fmt: skip
 
-    def enlarged(self, block: Atlas) -> str:
+    def enlarged(self, block: blocks.Atlas) -> str:
         """The opened map of an atlas, large; the scale of the small ones is its own."""
         return self._element(self.large(block), map_told(block.maps[block.opened]), class_="map")
 
-    def large(self, block: Atlas) -> Figure:
+    def large(self, block: blocks.Atlas) -> Figure:
         opened = block.maps[block.opened]
         return heat_map(opened, self.locale, strongest_of(block), room=ENLARGED, with_scale=False)
 
     def _element(self, figure: Figure, what: Phrase, role: str = "img", **attributes: str) -> str:
         return svg(figure, role=role, aria_label=self.shown(what), **attributes)
 
-    def facts(self, matrix: Matrix, block: Atlas | None = None) -> dict[str, str]:
+    def facts(self, matrix: blocks.Matrix, block: blocks.Atlas | None = None) -> dict[str, str]:
         """What the script reads the values under the pointer by, as attributes of the figure."""
         at = laid(matrix, self.locale) if block is None else laid(matrix, self.locale, ENLARGED)
         rows, columns = ([self.shown(name) for name in names] for names in (matrix.rows, matrix.columns))
@@ -191,11 +206,11 @@ class _Asked:
         }  # fmt: skip
 
 
-def has_numbers(matrix: Matrix) -> bool:
+def has_numbers(matrix: blocks.Matrix) -> bool:
     return max(len(matrix.rows), len(matrix.columns)) <= NUMBERS
 
 
-def packed(matrix: Matrix) -> str:
+def packed(matrix: blocks.Matrix) -> str:
     """The values in 16 bits, which is what three digits need."""
     with np.errstate(over="ignore"):
         return base64.b64encode(np.asarray(matrix.values).astype("<f2").tobytes()).decode("ascii")

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from cutaway.page.blocks import Points
-from cutaway.page.heatmap import LINE, SMALL, Figure, element, label, moved, text_width
+from cutaway.page.elements import LINE, SMALL, Figure, element, label, moved, text_width
 from cutaway.page.numbers import no_room
 from cutaway.page.wrapping import shown
 from cutaway.text.display import truncate
@@ -78,13 +78,12 @@ def _legend(block: Points, hidden: int, locale: Locale) -> Figure:
 
 def _said_once(at: Sequence[Place], names: Sequence[str]) -> list[str]:
     """The labels, empty where the same stands at the same pixel already."""
-    there: set[tuple[int, int, str]] = set()
-    kept: list[str] = []
-    for (x, y), name in zip(at, names, strict=True):
-        key = (round(x), round(y), name)
-        kept.append("" if key in there else name)
-        there.add(key)
-    return kept
+    first: dict[tuple[int, int, str], int] = {}
+    keys = [(round(x), round(y), name) for (x, y), name in zip(at, names, strict=True)]
+    return [
+        name if first.setdefault(key, n) == n else ""
+        for n, (key, name) in enumerate(zip(keys, names, strict=True))
+    ]
 
 
 def mark(x: float, y: float, group: int) -> Element:

@@ -17,7 +17,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from cutaway.errors import CutawayError, brief, nearest
+from cutaway.errors import CutawayError, about, brief, nearest
+from cutaway.files import unreadable
 from cutaway.words import Phrase, Text, listed, say
 
 Errors = Literal["strict", "replace", "skip"]
@@ -148,9 +149,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise CutawayError("{path}: damaged or cut gzip file: {error}", path=path, error=error) from error
     except OSError as error:
-        raise CutawayError(
-            "{path}: cannot be read: {strerror}", path=path, strerror=error.strerror or error
-        ) from error
+        raise unreadable(path, error) from error
 
 
 def _open(path: Path) -> BufferedIOBase:
@@ -224,27 +223,21 @@ def read_tsv(
     path = Path(path)
     report = report or Report()
     lines = numbered_lines(path, errors, report)
-    if columns is None:
-        first = next(lines, (0, None))[1]
-        if not first:
-            raise CutawayError("{path}: no header line, expected the names of its columns", path=path)
-        columns = first.split("\t")
-    if len(set(columns)) < len(columns):
-        raise CutawayError(
-            "{path}: two columns of one name among {columns}", path=path, columns=", ".join(columns)
-        )
-    wanted = [name for name in (source, target, domain) if name is not None]
-    for name in wanted:
-        if name not in columns:
-            hint = nearest(name, columns)
-            raise CutawayError(
-                "{path}: no column {name!r}{hint}; columns: {columns}",
-                path=path,
-                name=name,
-                hint=hint,
-                columns=", ".join(columns),
-            )
-    at = [list(columns).index(name) for name in wanted]
+    with about(path):
+        if columns is None:
+            first = next(lines, (0, None))[1]
+            if not first:
+                raise CutawayError("no header line, expected the names of its columns")
+            columns = first.split("\t")
+        known = ", ".join(columns)
+        if len(set(columns)) < len(columns):
+            raise CutawayError("two columns of one name among {columns}", columns=known)
+        for name in (source, target, domain):
+            if name is not None and name not in columns:
+                hint = nearest(name, columns)
+                raise CutawayError(
+                    "no column {name!r}{hint}; columns: {columns}", name=name, hint=hint, columns=known
+                )
     for number, line in lines:
         if line is None:
             continue
@@ -256,12 +249,12 @@ def read_tsv(
                 line=number,
                 found=len(fields),
                 expected=len(columns),
-                names=", ".join(columns),
+                names=known,
             )
             _complain(problem, errors, report)
             continue
-        chosen = [fields[index] for index in at]
-        yield Pair(chosen[0], chosen[1], chosen[2] if domain is not None else "", number)
+        named = dict(zip(columns, fields, strict=True))
+        yield Pair(named[source], named[target], "" if domain is None else named[domain], number)
 
 
 def read_parallel(
@@ -311,8 +304,7 @@ def read_jsonl(
         try:
             yield _json_fields(line, fields)
         except CutawayError as error:
-            problem = say("{path}:{line}: {error}", path=path, line=number, error=error)
-            _complain(problem, errors, report)
+            _complain(say("{path}:{line}: {error}", path=path, line=number, error=error), errors, report)
 
 
 def _json_fields(line: str, fields: Sequence[str]) -> tuple[str, ...]:

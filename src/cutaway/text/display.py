@@ -95,11 +95,8 @@ def _code_point_width(character: str) -> int:
 def pad(text: str, columns: int, align: str = "left") -> str:
     """`text` with spaces to `columns` terminal columns; `align` is `left`, `right` or `center`. Never cuts."""
     missing = max(0, columns - width(text))
-    if align == "right":
-        return " " * missing + text
-    if align == "center":
-        return " " * (missing // 2) + text + " " * (missing - missing // 2)
-    return text + " " * missing
+    before = {"left": 0, "right": missing, "center": missing // 2}[align]
+    return " " * before + text + " " * (missing - before)
 
 
 def truncate(text: str, columns: int, mark: str = "…") -> str:

@@ -194,7 +194,7 @@ def test_the_page_has_a_row_for_every_stage(cutaway: command.Run) -> None:
     assert last[3:] == [each["piece"] for each in near]
     assert sum(line.startswith("layer ") for line in lines) == 4
     chinese = shown_in_chinese(cutaway, *asked)
-    assert chinese.startswith("“美女”在两段文字中（编码器）\n第一段       >>eng<< 她 ")
+    assert chinese.startswith("两段文字中的“美女”（编码器）\n第一段       >>eng<< 她 ")
     assert page_of(cutaway, *asked).count("<polyline") == 2
 
 

@@ -98,7 +98,7 @@ def test_both_methods_stand_side_by_side_and_completeness_is_told(
 
 def test_as_a_command_in_both_languages(cutaway: command.Run, poet: Path, headless: Path) -> None:
     asked = ("gradients", "今天天气", "-m", poet, "--baseline", "今", "--token", "好")
-    assert shown_in_chinese(cutaway, *asked).startswith("在第 4 个词元“气”处，“好”的对数概率依赖什么\n")
+    assert shown_in_chinese(cutaway, *asked).startswith("在词元 4“气”处，“好”的对数概率依赖什么\n")
     assert "减去起点（今）的" in shown_in_chinese(cutaway, *asked)
     html = page_of(cutaway, *asked)
     shares = result(cutaway, *asked)["integrated"]["shares"]["decoder"]

@@ -171,7 +171,7 @@ def test_llama2_c_s_file_of_pieces_and_scores():
         at += 8 + length
     pieces[:3] = ["<unk>", "<s>", "</s>"]
     spelled = [piece.replace(" ", "▁") for piece in pieces]
-    rows = typed(spelled, scores, "tok512.bin")
+    rows = typed(spelled, scores)
     assert [piece.type for piece in rows[:4]] == [
         PieceType.UNKNOWN,
         PieceType.CONTROL,

@@ -18,18 +18,17 @@ def _scale(value: Value, theirs: Config) -> float:
 def _stack(side: str, cross: bool) -> tuple[Row, ...]:
     theirs, ours = f"model.{side}.layers.{{}}.", f"{side}.layers.{{}}."
     rows = [
-        *(Row(f"{theirs}self_attn.{n}_proj", f"{ours}self_attn.{n}_proj") for n in "qkv"),
-        Row(f"{theirs}self_attn.out_proj", f"{ours}self_attn.o_proj"),
-        Row(f"{theirs}self_attn_layer_norm", f"{ours}self_residual.norm"),
         Row(f"{theirs}fc1", f"{ours}mlp.up"),
         Row(f"{theirs}fc2", f"{ours}mlp.down"),
         Row(f"{theirs}final_layer_norm", f"{ours}mlp_residual.norm"),
     ]
-    if cross:
+    for attn, kind in (
+        [("self_attn", "self"), ("encoder_attn", "cross")] if cross else [("self_attn", "self")]
+    ):
         rows += [
-            *(Row(f"{theirs}encoder_attn.{n}_proj", f"{ours}cross_attn.{n}_proj") for n in "qkv"),
-            Row(f"{theirs}encoder_attn.out_proj", f"{ours}cross_attn.o_proj"),
-            Row(f"{theirs}encoder_attn_layer_norm", f"{ours}cross_residual.norm"),
+            *(Row(f"{theirs}{attn}.{n}_proj", f"{ours}{kind}_attn.{n}_proj") for n in "qkv"),
+            Row(f"{theirs}{attn}.out_proj", f"{ours}{kind}_attn.o_proj"),
+            Row(f"{theirs}{attn}_layer_norm", f"{ours}{kind}_residual.norm"),
         ]
     return tuple(rows)
 

@@ -23,6 +23,23 @@ HEAD_DIM = Key("head_dim", "d_head", None, write=lambda _, config: config.head_w
 EPS = Key("rms_norm_eps", "norm_eps", 1e-6)
 TIED = Key("tie_word_embeddings", "tied", False)
 ATTENTION_BIAS = Key("attention_bias", "attn_bias", False)
+
+
+def _keys(
+    max_len: int, *own: Key, eps: float = 1e-6, rope_base: float = 10_000.0, **ids: int
+) -> tuple[Key, ...]:
+    """What all have, with an architecture's defaults, and what is its own; `ids` are of bos and eos."""
+    return (
+        *SIZES,
+        Key("max_position_embeddings", "max_len", max_len),
+        replace(EPS, default=eps),
+        *rope_keys(rope_base),
+        *own,
+        TIED,
+        *control_ids(**ids),
+    )
+
+
 ATTENTION_ROWS = (
     Row("model.embed_tokens", "embed.tokens"),
     Row("lm_head", "head.unembed"),
@@ -41,17 +58,7 @@ FIXED: dict[str, object] = {
 LLAMA = Architecture(
     model_type="llama",
     class_name="LlamaForCausalLM",
-    keys=(
-        *SIZES,
-        HEAD_DIM,
-        Key("max_position_embeddings", "max_len", 2048),
-        EPS,
-        *rope_keys(),
-        TIED,
-        ATTENTION_BIAS,
-        Key("mlp_bias", "mlp_bias", False),
-        *control_ids(bos=1, eos=2),
-    ),
+    keys=_keys(2048, HEAD_DIM, ATTENTION_BIAS, Key("mlp_bias", "mlp_bias", False), bos=1, eos=2),
     rows=(*ATTENTION_ROWS, MLP_NORM_ROW, *MLP_ROWS),
     fixed=FIXED,
     constants={"hidden_act": "silu"},
@@ -66,16 +73,7 @@ MISTRAL = replace(
     LLAMA,
     model_type="mistral",
     class_name="MistralForCausalLM",
-    keys=(
-        *SIZES,
-        HEAD_DIM,
-        Key("max_position_embeddings", "max_len", 131_072),
-        EPS,
-        *rope_keys(),
-        *window_keys(4096),
-        TIED,
-        *control_ids(bos=1, eos=2),
-    ),
+    keys=_keys(131_072, HEAD_DIM, *window_keys(4096), bos=1, eos=2),
     fixed={**FIXED, "attn_bias": False, "mlp_bias": False},
     base_class="MistralModel",
 )
@@ -85,17 +83,13 @@ MIXTRAL = replace(
     LLAMA,
     model_type="mixtral",
     class_name="MixtralForCausalLM",
-    keys=(
-        *SIZES,
+    keys=_keys(
+        131_072,
         HEAD_DIM,
-        Key("max_position_embeddings", "max_len", 131_072),
-        Key("rms_norm_eps", "norm_eps", 1e-5),
-        *rope_keys(1e6),
         *window_keys(None),
         Key("num_local_experts", "n_experts", 8),
         Key("num_experts_per_tok", "n_experts_per_token", 2),
-        TIED,
-        *control_ids(bos=1, eos=2),
+        eps=1e-5, rope_base=1e6, bos=1, eos=2,
     ),
     rows=(
         *ATTENTION_ROWS,
@@ -126,15 +120,7 @@ QWEN2 = replace(
     LLAMA,
     model_type="qwen2",
     class_name="Qwen2ForCausalLM",
-    keys=(
-        *SIZES,
-        Key("max_position_embeddings", "max_len", 32_768),
-        EPS,
-        *rope_keys(),
-        *QWEN_WINDOW,
-        TIED,
-        *control_ids(),
-    ),
+    keys=_keys(32_768, *QWEN_WINDOW),
     fixed={**FIXED, "attn_bias": True, "attn_out_bias": False, "mlp_bias": False},
     base_class="Qwen2Model",
 )
@@ -144,17 +130,7 @@ QWEN3 = replace(
     LLAMA,
     model_type="qwen3",
     class_name="Qwen3ForCausalLM",
-    keys=(
-        *SIZES,
-        replace(HEAD_DIM, default=128),
-        Key("max_position_embeddings", "max_len", 32_768),
-        EPS,
-        *rope_keys(),
-        *QWEN_WINDOW,
-        TIED,
-        ATTENTION_BIAS,
-        *control_ids(),
-    ),
+    keys=_keys(32_768, replace(HEAD_DIM, default=128), *QWEN_WINDOW, ATTENTION_BIAS),
     rows=(*LLAMA.rows, *QK_NORM_ROWS),
     fixed={**FIXED, "qk_norm": True, "mlp_bias": False},
     base_class="Qwen3Model",
@@ -174,12 +150,9 @@ QWEN3_MOE = replace(
     QWEN3,
     model_type="qwen3_moe",
     class_name="Qwen3MoeForCausalLM",
-    keys=(
-        *SIZES,
+    keys=_keys(
+        32_768,
         HEAD_DIM,
-        Key("max_position_embeddings", "max_len", 32_768),
-        EPS,
-        *rope_keys(),
         *QWEN_WINDOW,
         Key("num_experts", "n_experts", None,
             read=lambda value, theirs: theirs.get("num_local_experts", 128) if value is None else value),
@@ -188,9 +161,7 @@ QWEN3_MOE = replace(
         Key("norm_topk_prob", "experts_renormalised", False),
         Key("mlp_only_layers", "dense_layers", None, read=_dense_layers,
             write=lambda _, config: list(config.dense_layers)),
-        TIED,
         ATTENTION_BIAS,
-        *control_ids(),
     ),
     rows=(
         *QWEN3.rows,

@@ -155,29 +155,20 @@ class Arithmetic:
         code = "" if self._edited else snippet(self._record, self._settings, name, index)
         rule = self._rules.get(name)
         if rule is None:
-            where, note = _where_read(self._record, name, index), self._origin(name)
-            return Explanation(name, index, "", where, "", (), recorded, recorded, 0.0, note, code), None
+            origin, where = self._record.origin(name), _where_read(self._record, name, index)
+            return Explanation(name, index, "", where, "", (), recorded, recorded, 0.0, origin, code), None
         sheet = Sheet(self._record, rule, index, slopes)
-        found = Explanation(
-            name=name,
-            index=index,
-            meaning=self._record.about(name),
-            where=_where(self._record, name, rule.letters, sheet),
-            formula=sheet.formula,
-            operands=tuple(replace(each, values=each.values.detach()) for each in sheet.operands),
-            result=sheet.result.value.item(),
-            recorded=recorded,
-            tolerance=sheet.result.error.item(),
-            note=sheet.note,
-            python=code,
-        )
-        return found, sheet
+        meaning, where = self._record.about(name), _where(self._record, name, rule.letters, sheet)
+        operands = tuple(replace(each, values=each.values.detach()) for each in sheet.operands)
+        left = (name, index, meaning, where, sheet.formula, operands)
+        result, tolerance = sheet.result.value.item(), sheet.result.error.item()
+        return Explanation(*left, result, recorded, tolerance, sheet.note, code), sheet
 
     def _onward(self, sheet: Sheet) -> tuple[str, tuple[str, tuple[int, ...]]] | None:
         """As what, and where, the number that counts most is read; None where only parameters and constants are."""
         best, most = None, -1.0
         for operand in sheet.operands:
-            if operand.name is None or operand.name not in self._record.names:
+            if operand.name not in self._record.names:
                 continue
             values, slope = operand.values.detach().flatten(), operand.values.grad
             shares = torch.zeros_like(values) if slope is None else (values * slope.flatten()).abs()
@@ -189,13 +180,6 @@ class Arithmetic:
             if share >= most * (1 - 1e-9):
                 best, most = (symbol, list(operand.parents)[at]), share
         return best
-
-    def _origin(self, name: str) -> Phrase:
-        if name in self._record.parameters:
-            return say("a parameter: learned, and read from the model's file")
-        if name in self._record.tables:
-            return say("a fixed table: computed when the model was built, not learned")
-        return say("a token's id: what the model was given")
 
 
 def _all_rules(record: Record, settings: Settings) -> Rules:
@@ -213,12 +197,11 @@ def _place(name: str, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, ...]
     """The index with its negative places resolved."""
     shape = tuple(tensor.shape)
     if not index and shape:
-        example = ",".join(["0"] * (len(shape) - 1) + [str(shape[-1] - 1)])
         raise CutawayError(
             "{name} has the shape {shape}: name one number of it by its index, such as {example}",
             name=name,
             shape=" × ".join(map(str, shape)),
-            example=example,
+            example=",".join(["0"] * (len(shape) - 1) + [str(shape[-1] - 1)]),
         )
     if len(index) != len(shape):
         raise CutawayError(
@@ -254,23 +237,20 @@ _COUNTED = {
 
 def _where(record: Record, name: str, letters: tuple[str, ...], sheet: Sheet) -> Text:
     """Of a number with a rule, by the places of its left side: layer, expert, head, tokens."""
-    found = [*_block(name)]
-    both = "t" in letters and "s" in letters
+    found: list[Text] = []
     for letter in letters:
-        if letter in "ts" or letter == "n":
+        number = sheet["t" if letter == "n" else letter]
+        if letter in "tsn":
             read = record.tokens_of(name, keys=letter == "s").pieces
-            number = sheet["t" if letter == "n" else letter]
             piece = read[number] if number < len(read) else str(number)
-            if letter == "s":
-                found.append(say("key {piece}", piece=piece))
-            else:
-                found.append(say("query {piece}", piece=piece) if both else say("at {piece}", piece=piece))
+            told = say("query {piece}", piece=piece) if "s" in letters else say("at {piece}", piece=piece)
+            found.append(say("key {piece}", piece=piece) if letter == "s" else told)
         elif letter == "v":
-            found.append(say("word {piece}", piece=piece_label(sheet[letter], record.loaded.tokenizer)))
+            found.append(say("word {piece}", piece=piece_label(number, record.loaded.tokenizer)))
         else:
             named = _COUNTED.get(letter, lambda n: say("coordinate {n}", n=n))
-            found.append(named(sheet[letter]))
-    return listed(found) if found else ""
+            found.append(named(number))
+    return _in_block(name, found)
 
 
 def _where_read(record: Record, name: str, index: tuple[int, ...]) -> Text:
@@ -279,13 +259,14 @@ def _where_read(record: Record, name: str, index: tuple[int, ...]) -> Text:
         return record.tokens_of(name).pieces[index[1]]
     if index and name.endswith(("tokens.weight", "unembed.weight", "unembed.bias")):
         return say("word {piece}", piece=piece_label(index[0], record.loaded.tokenizer))
-    found = list(_block(name))
-    return listed(found) if found else ""
+    return _in_block(name, [])
 
 
-def _block(name: str) -> Iterator[Text]:
+def _in_block(name: str, found: list[Text]) -> Text:
+    """Places with the layer and the expert before them."""
     layer, parts = layer_in(name), name.split(".")
-    if layer is not None:
-        yield say("{side} layer {layer}", side=SIDES[parts[0]], layer=layer)
     if "experts" in parts:
-        yield say("expert {n}", n=parts[parts.index("experts") + 1])
+        found = [say("expert {n}", n=parts[parts.index("experts") + 1]), *found]
+    if layer is not None:
+        found = [say("{side} layer {layer}", side=SIDES[parts[0]], layer=layer), *found]
+    return listed(found) if found else ""

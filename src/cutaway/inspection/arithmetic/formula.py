@@ -153,14 +153,13 @@ class Sheet:
         """The numbers of a symbol as the formula writes it; what stands there twice is one operand."""
         symbol, _, brackets = written.partition("[")
         how, inner = self._rule.reads.get(symbol) or self._rule.reads[written], brackets.removesuffix("]")
-        if not isinstance(how, Read) or how.places is None:
-            if written not in self._read:
-                self._read[written] = self._take(written, how, inner)
-            return self._read[written]
-        if symbol not in self._read:
-            self._read[symbol] = self._take(symbol, how, how.places)
-        element = self.at(inner) if inner else slice(None)
-        return self._read[symbol] if element == slice(None) else self._read[symbol][element]
+        line = how.places if isinstance(how, Read) else None
+        one = written if line is None else symbol
+        if one not in self._read:
+            self._read[one] = self._take(one, how, inner if line is None else line)
+        if line is None or not inner or self.at(inner) == slice(None):
+            return self._read[one]
+        return self._read[one][self.at(inner)]
 
     def whole(self, written: str) -> int:
         """A symbol that is a whole number, such as an id."""

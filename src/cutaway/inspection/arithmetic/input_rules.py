@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from cutaway.inspection.arithmetic.formula import Constant, Read, Reads, Rule, Rules, Sheet
+from cutaway.inspection.arithmetic.formula import Constant, Further, Read, Reads, Rule, Rules, Sheet
 from cutaway.inspection.arithmetic.record import Record
 from cutaway.inspection.arithmetic.rounding import Rounded
 from cutaway.inspection.arithmetic.shared_rules import norm_rule
@@ -24,11 +24,8 @@ def embedding_rules(record: Record, side: Side, first: str) -> Rules:
     path, module = embedding_of(record.model, side)
     scale = Constant(module.scale, "embed_scale")
     embed: Reads = {"id_t": Read(record.ids_of(side), "t"), "E": f"{path}.tokens.weight", "scale": scale}
-    rules = {
-        f"{path}.embed": Rule(
-            "embed[t,d]", "E[id_t, d] · scale", embed, {"id_t": lambda at: at.whole("id_t")}
-        )
-    }
+    row: dict[str, Further] = {"id_t": lambda at: at.whole("id_t")}
+    rules = {f"{path}.embed": Rule("embed[t,d]", "E[id_t, d] · scale", embed, row)}
     total, reads = "embed[t,d]", Reads({"embed": f"{path}.embed"})
     if module.positions is not None:
         rules[f"{path}.position"] = _position(record, path, module)
@@ -110,63 +107,61 @@ def _frequency(module: Rotary) -> Rule:
     pair (YaRN: Peng et al. 2023, §3.2).
     """
     half, scaling, plain = module.d_head // 2, module.scaling, "base^(-2i/E)"
-    kind = "dynamic" if scaling is None else scaling.kind
     reads: Reads = {
         "base": Constant(module.base, say("rope_base, or rope_local_base in layers with a window")),
         "2i/E": Constant(lambda at: at["i"] / half, say("the pair's place in the head")),
     }
-    right = {"dynamic": plain, "linear": f"{plain} / factor"}.get(
-        kind, f"r · {plain} + (1 - r) · {plain} / factor"
-    )
-    if scaling is not None and kind != "dynamic":
-        reads["factor"] = Constant(scaling.factor, "rope_scaling")
-    if scaling is not None and kind == "llama3":
-        right += ",  r = (n · base^(-2i/E) / 2π - low) / (high - low) within 0 and 1"
-        reads["n"] = Constant(scaling.original_max_len or 1, "original_max_len")
+    if scaling is None or scaling.kind == "dynamic":
+        return Rule("θ_i", plain, reads, work=_unstretched, places="i")
+    reads["factor"] = Constant(scaling.factor, "rope_scaling")
+    if scaling.kind == "linear":
+        return Rule("θ_i", f"{plain} / factor", reads, work=_stretched, places="i")
+    length = scaling.original_max_len or 1
+
+    def turning(name: str, turns: float) -> tuple[float, Phrase]:
+        """Which pair turns so many times within the length first trained at."""
+        text = say(
+            "the pair that turns {turns:g} times ({name}) within {length} tokens (original_max_len)",
+            turns=turns,
+            name=name,
+            length=scaling.original_max_len,
+        )
+        return half * math.log(length / (turns * 2 * math.pi)) / math.log(module.base), text
+
+    if scaling.kind == "llama3":
+        kept = f"(n · {plain} / 2π - low) / (high - low) within 0 and 1"
+        reads["n"] = Constant(length, "original_max_len")
         reads["low"] = Constant(scaling.low_freq_factor, "low_freq_factor")
         reads["high"] = Constant(scaling.high_freq_factor, "high_freq_factor")
-    elif scaling is not None and kind == "yarn":
-        right += ",  r = 1 - (i - first) / (last - first) within 0 and 1"
+    else:
+        kept = "1 - (i - first) / (last - first) within 0 and 1"
         reads["i"] = Constant(lambda at: at["i"], say("the pair"))
-        first, last = (
-            math.floor(_pair(module, scaling.beta_fast)),
-            math.ceil(_pair(module, scaling.beta_slow)),
+        (first, fast), (last, slow) = (
+            turning("beta_fast", scaling.beta_fast),
+            turning("beta_slow", scaling.beta_slow),
         )
-        reads["first"] = Constant(max(first, 0), _turning(module, "beta_fast", scaling.beta_fast))
-        reads["last"] = Constant(min(last, 2 * half - 1), _turning(module, "beta_slow", scaling.beta_slow))
+        reads["first"] = Constant(max(math.floor(first), 0), fast)
+        reads["last"] = Constant(min(math.ceil(last), 2 * half - 1), slow)
 
-    def work(
-        at: Sheet, base: Rounded, power: Rounded, factor: Rounded | None = None, *more: Rounded
-    ) -> Rounded:
-        plain = (-(power * base.log())).exp()
-        if factor is None:
-            return plain
-        if not more:
-            return plain / factor
-        first, low, high = more[0], more[1].value.item(), more[2].value.item()
-        if kind == "llama3":
+    def work(at: Sheet, base: Rounded, power: Rounded, factor: Rounded, *ends: Rounded) -> Rounded:
+        plain, first = _unstretched(at, base, power), ends[0]
+        low, high = (each.value.item() for each in ends[1:])
+        if scaling.kind == "llama3":
             kept = ((plain * first / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
         else:
             kept = -((first - low) / max(high - low, 1e-3)).clamp(0, 1) + 1
         return plain / factor * (-kept + 1) + plain * kept
 
+    right = f"r · {plain} + (1 - r) · {plain} / factor,  r = {kept}"
     return Rule("θ_i", right, reads, work=work, places="i")
 
 
-def _pair(module: Rotary, turns: float) -> float:
-    """Which pair of coordinates turns so many times within the length first trained at."""
-    length = 1 if module.scaling is None else module.scaling.original_max_len or 1
-    return module.d_head // 2 * math.log(length / (turns * 2 * math.pi)) / math.log(module.base)
+def _unstretched(at: Sheet, base: Rounded, power: Rounded) -> Rounded:
+    return (-(power * base.log())).exp()
 
 
-def _turning(module: Rotary, name: str, turns: float) -> Phrase:
-    length = None if module.scaling is None else module.scaling.original_max_len
-    return say(
-        "the pair that turns {turns:g} times ({name}) within {length} tokens (original_max_len)",
-        turns=turns,
-        name=name,
-        length=length,
-    )
+def _stretched(at: Sheet, base: Rounded, power: Rounded, factor: Rounded) -> Rounded:
+    return _unstretched(at, base, power) / factor
 
 
 def alibi_rules(record: Record, path: str) -> Rules:
@@ -178,17 +173,14 @@ def alibi_rules(record: Record, path: str) -> Rules:
     if power < heads:
         note = say("the heads beyond the greatest power of two take every other slope of twice as many")
 
-    def beyond(at: Sheet) -> bool:
-        return at["h"] >= power
-
-    def number(at: Sheet) -> int:
-        return 2 * (at["h"] - power) + 1 if beyond(at) else at["h"] + 1
-
     def slope(at: Sheet, n: Rounded, of: Rounded) -> Rounded:
         return _once(2 ** (-8 * n.value.item() / of.value.item()), n.dtype)
 
+    def number(at: Sheet) -> int:
+        return at["h"] + 1 if at["h"] < power else 2 * (at["h"] - power) + 1
+
     reads: Reads = {
         "n": Constant(number, say("the head's number, from 1")),
-        "H": Constant(lambda at: 2 * power if beyond(at) else power, say("heads: a power of two")),
+        "H": Constant(lambda at: power if at["h"] < power else 2 * power, say("heads: a power of two")),
     }
     return {f"{path}.slopes": Rule("m_h", "2^(-8n/H)", reads, note=note, work=slope, places="h")}

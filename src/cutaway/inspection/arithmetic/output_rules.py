@@ -1,5 +1,6 @@
 """The rules of what a stack's result becomes: logits, probabilities, the loss, a score; or a sentence vector."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -9,14 +10,14 @@ from torch.nn.functional import normalize
 
 from cutaway.decode.search import LengthPenalty
 from cutaway.decode.sentence_settings import read_settings
-from cutaway.decode.sentence_vectors import pool
 from cutaway.decode.text_model import Hypothesis, mask_id_of
 from cutaway.errors import CutawayError
 from cutaway.inspection.arithmetic.formula import Constant, Read, Reads, Rule, Rules, Sheet
 from cutaway.inspection.arithmetic.record import Record
 from cutaway.inspection.arithmetic.rounding import ACTIVATIONS, Rounded
 from cutaway.inspection.arithmetic.shared_rules import linear, norm_rule
-from cutaway.inspection.sentences import sentence_settings
+from cutaway.inspection.sentences import pooled_states
+from cutaway.inspection.wiring import runs_of
 from cutaway.nn.head import Head, MaskedHead
 from cutaway.words import say
 
@@ -32,23 +33,18 @@ class Settings:
     hypothesis: Hypothesis | None = None  # whose score is asked for; None: the run's outcome
 
     def __post_init__(self) -> None:
-        if not 0 <= self.smoothing < 1:
-            raise CutawayError(
-                "smoothing is {smoothing}, expected 0 <= smoothing < 1", smoothing=self.smoothing
-            )
+        if not 0 <= (smoothing := self.smoothing) < 1:
+            raise CutawayError("smoothing is {smoothing}, expected 0 <= smoothing < 1", smoothing=smoothing)
 
 
 def head_rules(record: Record, hidden: str) -> Rules:
     """Of `head.logits`, which are made from the stack's result of that name; `head.dense` and `head.norm` (B, T, D) are
     the stages of a masked model's head before its output matrix (Devlin et al. 2019, §3.1)."""
-    head, rules = record.model.head, Rules()
+    head, rules, last = record.model.head, Rules(), hidden
     assert isinstance(head, Head)
     if isinstance(head, MaskedHead):
-        rules["head.dense"] = Rule(
-            "dense[t,i]",
-            *linear(record, "head.dense", "h", "i", hidden),
-            made=lambda: head.dense(record.need(hidden)),
-        )
+        dense = linear(record, "head.dense", "h", "i", hidden)
+        rules["head.dense"] = Rule("dense[t,i]", *dense, made=lambda: head.dense(record.need(hidden)))
         rules["head.norm"] = norm_rule(
             record,
             "norm[t,i]",
@@ -57,7 +53,7 @@ def head_rules(record: Record, hidden: str) -> Rules:
             activation=ACTIVATIONS[record.config.activation],
             made=lambda: head.transform(record.need(hidden)),
         )
-    last = "head.norm" if isinstance(head, MaskedHead) else hidden
+        last = "head.norm"
     right, reads = linear(record, "head.unembed", "u", "v", last)
     if head.scale != 1.0:
         right, reads["scale"] = f"({right}) · scale", Constant(head.scale, "logit_scale")
@@ -82,27 +78,18 @@ def output_rules(record: Record, settings: Settings) -> Rules:
     def smoothed(at: Sheet, log_p: Rounded, epsilon: Rounded, y: Rounded) -> Rounded:
         return -(log_p[at["y"]] * (-epsilon + 1)) - log_p.sum() * epsilon / words
 
-    line: Reads = {"l": Read(LOGITS, "t,w")}
+    def of_logits(left: str, right: str, made: Callable[[], Tensor]) -> Rule:
+        return Rule(left, right, {"l": Read(LOGITS, "t,w")}, follows="l[v]", made=made)
+
     truth: Reads = {
         "log p": Read("log_probabilities", "t,v"),
         "ε": Constant(smoothing, say("label smoothing")),
         "y": Constant(lambda at: at["y"], say("the token that stands here in truth")),
     }
+    p, log_p = "exp(l[v] - max l) / Σ_w exp(l[w] - max l)", "l[v] - max l - log Σ_w exp(l[w] - max l)"
     rules = {
-        "probabilities": Rule(
-            "p[t,v]",
-            "exp(l[v] - max l) / Σ_w exp(l[w] - max l)",
-            line,
-            follows="l[v]",
-            made=lambda: logits().softmax(dim=-1),
-        ),
-        "log_probabilities": Rule(
-            "log p[t,v]",
-            "l[v] - max l - log Σ_w exp(l[w] - max l)",
-            line,
-            follows="l[v]",
-            made=lambda: logits().log_softmax(dim=-1),
-        ),
+        "probabilities": of_logits("p[t,v]", p, lambda: logits().softmax(dim=-1)),
+        "log_probabilities": of_logits("log p[t,v]", log_p, lambda: logits().log_softmax(dim=-1)),
         "token_loss": Rule(
             "loss[t]",
             f"-(1 - ε) · log p[t,y] - ε/{words} · Σ_v log p[t,v]",
@@ -124,9 +111,7 @@ def _loss_rules(record: Record) -> Rules:
     counted = [t for t, id in enumerate(outcome) if id != hidden_word]
     if not counted:
         return {}
-    starts = [t for t in counted if t - 1 not in counted]
-    ends = [t + 1 for t in counted if t + 1 not in counted]
-    lines = [f"{start}:{end}" for start, end in zip(starts, ends, strict=True)]
+    lines = [f"{first}:{last + 1}" for first, last in runs_of(counted)]
     note = None
     if record.target is None:
         note = say(
@@ -137,13 +122,13 @@ def _loss_rules(record: Record) -> Rules:
     def mean(at: Sheet, *losses: Rounded) -> Rounded:
         return Rounded(torch.cat([each.value for each in losses]), 0.0, losses[0].dtype).mean()
 
-    reads: Reads = {f"loss[{line}]": "token_loss" for line in lines}
-    right, where = f"Σ_t loss[t] / {len(counted)}", "" if len(lines) == 1 else f",  t in {', '.join(lines)}"
-
     def made() -> Tensor:
         return record.need("token_loss")[0, counted].mean()
 
-    return {"loss": Rule("loss", right + where, reads, note=note, work=mean, made=made)}
+    reads: Reads = {f"loss[{line}]": "token_loss" for line in lines}
+    where = "" if len(lines) == 1 else f",  t in {', '.join(lines)}"
+    right = f"Σ_t loss[t] / {len(counted)}{where}"
+    return {"loss": Rule("loss", right, reads, note=note, work=mean, made=made)}
 
 
 def _score_rules(record: Record, settings: Settings) -> Rules:
@@ -198,19 +183,16 @@ def sentence_rules(record: Record, hidden: str) -> Rules:
     reads: Reads = {"x": hidden} if work is None else {"x[t,d]": hidden}
 
     def made() -> Tensor:
-        states = record.need(hidden).float()
-        real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-        return pool(states, real, sentence_settings(record.loaded).pooling)
+        return pooled_states(record.loaded, record.need(hidden))
 
     rules = {"pooled": Rule("pooled[d]", right, reads, work=work, made=made)}
-    if not settings.normalise:
-        return rules
-    vector = Rule(
-        "v[d]",
-        "p[d] / √(Σ_j p[j]²)",
-        {"p": Read("pooled", "j")},
-        work=lambda at, p: p[at["d"]] * (p * p).sum().rsqrt(),
-        follows="p[d]",
-        made=lambda: normalize(record.need("pooled"), dim=-1),
-    )
-    return {**rules, "sentence_vector": vector}
+    if settings.normalise:
+        rules["sentence_vector"] = Rule(
+            "v[d]",
+            "p[d] / √(Σ_j p[j]²)",
+            {"p": Read("pooled", "j")},
+            work=lambda at, p: p[at["d"]] * (p * p).sum().rsqrt(),
+            follows="p[d]",
+            made=lambda: normalize(record.need("pooled"), dim=-1),
+        )
+    return rules

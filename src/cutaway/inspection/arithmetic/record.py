@@ -1,6 +1,7 @@
 """All values of one forward pass, and on demand what lies between them."""
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -45,7 +46,7 @@ class Record:
         self.tables = dict(self.model.named_buffers())
         kinds = {value.dtype for value in (*self.taps.values(), *self.model.parameters())}
         self.dtype = max(
-            (kind for kind in kinds if kind.is_floating_point), key=lambda kind: torch.finfo(kind).eps
+            filter(attrgetter("is_floating_point"), kinds), key=lambda kind: torch.finfo(kind).eps
         )
 
     def add(self, name: str, value: Callable[[], Tensor]) -> None:
@@ -62,11 +63,10 @@ class Record:
         """The whole tensor of that name, a parameter or fixed table too, or None where there is none."""
         if name not in self._values and name in self._between:
             self._values[name] = self._between[name]()
-        if name in self._values:
-            return self._values[name]
-        if name in self.parameters:
-            return self.parameters[name].detach()
-        return self.tables.get(name)
+        for known in (self._values, self.parameters, self.tables):
+            if name in known:
+                return known[name].detach()
+        return None
 
     def need(self, name: str) -> Tensor:
         value = self.tensor(name)
@@ -89,6 +89,14 @@ class Record:
         tokens = self.source if of_source or self.target is None else self.target
         assert tokens is not None
         return tokens
+
+    def origin(self, name: str) -> Phrase:
+        """What a value without a rule is."""
+        if name in self.parameters:
+            return say("a parameter: learned, and read from the model's file")
+        if name in self.tables:
+            return say("a fixed table: computed when the model was built, not learned")
+        return say("a token's id: what the model was given")
 
     def about(self, name: str) -> Text:
         """What a value is, in words; nothing where its name is all there is to say."""

@@ -14,18 +14,15 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
     opening, penalty = _open(record), settings.length_penalty
     place = ", ".join(map(str, index)) or "()"
     if name == "score" and settings.hypothesis is not None:
-        imports = set[str]()
         lines = [
             f"log_probs = {settings.hypothesis.log_probs}",
             f"penalty = {penalty!r}",
             "value = sum(log_probs) / penalty.divisor(len(log_probs))",
         ]
     elif name in record.parameters or name in record.tables:
-        imports = {"from cutaway import load"}
         kind = "parameter" if name in record.parameters else "buffer"
         lines = [*opening, f"value = loaded.model.get_{kind}({name!r})[{place}].item()"]
     elif name in record.taps:
-        imports = {"import torch", "from cutaway import Trace, load"}
         method = "" if isinstance(record.model.head, Head) else ".hidden"
         arguments = ", ".join(f"{key}=torch.tensor({ids.tolist()})" for key, ids in record.inputs.items())
         lines = [
@@ -36,7 +33,6 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
             f"value = trace[{name!r}][{place}].item()",
         ]
     else:
-        imports = {"from cutaway import load", "from cutaway.inspection.runs import Run, Tokens"}
         read = ", ".join(
             "None" if tokens is None else f"Tokens({tokens.ids}, {tokens.pieces!r})"
             for tokens in (record.source, record.target, record.outcome)
@@ -48,13 +44,16 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
             asked = f"Arithmetic(run, length_penalty={penalty!r}).explain({name!r})"
         lines = [*opening, f"run = Run(loaded, {read})", f"value = {asked}.recorded"]
     text = "\n".join([*lines, "print(value)"])
-    imports |= {line for word, line in _IMPORTS.items() if word in text}
+    imports = {line for word, line in _IMPORTS.items() if word in text}
+    if "load(" in text:
+        imports.add("from cutaway import Trace, load" if "Trace(" in text else "from cutaway import load")
     order = sorted(imports, key=lambda line: (line.startswith("from"), line))
     return "\n".join([*order, "", text, ""])
 
 
 _IMPORTS = {
     "torch.": "import torch",
+    "= Run(": "from cutaway.inspection.runs import Run, Tokens",
     "= explain(": "from cutaway.inspection import explain",
     "Arithmetic(": "from cutaway.inspection.arithmetic.explanation import Arithmetic",
     "LengthPenalty(": "from cutaway.decode.search import LengthPenalty",

@@ -34,7 +34,9 @@ def stack_rules(record: Record, side: Side, memory: str) -> Rules:
             rules[f"{place.path}.resid_pre"] = _same("resid_pre", last, say("the block before leaves it"))
         for sublayer in place.sublayers:
             rules |= _residual_rules(record, place, sublayer)
-            reads = _reads(place, sublayer)
+            reads = f"{place.path}.{sublayer.residual}.normed"
+            if isinstance(place.residual(sublayer), PostNorm):
+                reads = place.before(sublayer)
             if sublayer.part == "attention":
                 rules |= _attention_rules(record, place, reads, reads)
             elif sublayer.part == "cross":
@@ -54,12 +56,6 @@ def stack_rules(record: Record, side: Side, memory: str) -> Rules:
 
 def _same(letter: str, source: str, why: Phrase) -> Rule:
     return Rule(f"{letter}[t,d]", "resid_post[t,d]", {"resid_post": source}, note=why)
-
-
-def _reads(place: Place, sublayer: Sublayer) -> str:
-    """The name of what a sublayer reads."""
-    normed = f"{place.path}.{sublayer.residual}.normed"
-    return place.before(sublayer) if isinstance(place.residual(sublayer), PostNorm) else normed
 
 
 def _residual_rules(record: Record, place: Place, sublayer: Sublayer) -> Rules:
@@ -87,35 +83,30 @@ def _residual_rules(record: Record, place: Place, sublayer: Sublayer) -> Rules:
 def _attention_rules(record: Record, place: Place, queries_from: str, keys_from: str) -> Rules:
     """All taps of one attention, and `<path>.q_proj` and `<path>.k_proj` where heads are normalised after them."""
     path, module = place.attention_path, place.attention
-    groups, turned = module.groups, "" if _rotary(place) is None else "_rot"
+    groups, turned = module.groups, "" if place.rotary is None else "_rot"
     usual = f"1/√E = 1/√{module.d_head}" if math.isclose(module.scale, module.d_head**-0.5) else "attn_scale"
-    scale = Constant(module.scale, usual)
     shared: dict[str, Further] = {"g": lambda at: at["h"] // groups}
     note = say("g = h")
     if groups > 1:
         note = say("g = ⌊h / {groups}⌋: {groups} query heads share a key/value head", groups=groups)
     scores: Reads = {"q": f"{path}.q{turned}", "k": f"{path}.k{turned}"}
-    right = "exp(m[s] - max m) / Σ_j exp(m[j] - max m)"
+    scaled: Reads = {"scores": f"{path}.scores", "scale": Constant(module.scale, usual)}
     pattern: Reads = {"m": Read(f"{path}.masked", "h,t,j")}
     values: Reads = {"a": f"{path}.pattern", "v": f"{path}.v"}
     out = linear(record, f"{path}.o_proj", "o", "d", f"{path}.z", "z[h,t,e]", "Σ_h Σ_e", "hE+e")
-    own = {
-        "scores": Rule("scores[h,t,s]", "Σ_e q[h,t,e] · k[g,s,e]", scores, shared, note),
-        "scaled": Rule(
-            "scaled[h,t,s]", "scores[h,t,s] · scale", {"scores": f"{path}.scores", "scale": scale}
-        ),
-        "masked": _masked(place),
-        "pattern": Rule("pattern[h,t,s]", right, pattern, follows="m[s]"),
-        "z": Rule("z[h,t,e]", "Σ_s a[h,t,s] · v[g,s,e]", values, shared, note),
-        "out": Rule("out[t,d]", *out),
-    }
+    softmax = "exp(m[s] - max m) / Σ_j exp(m[j] - max m)"
     return {
         **_projected(record, place, "q", queries_from, "h", "t"),
         **_projected(record, place, "k", keys_from, "g", "s"),
         **_projected(record, place, "v", keys_from, "g", "s"),
         **_rotated(place, "q", "h", "t"),
         **_rotated(place, "k", "g", "s"),
-        **{f"{path}.{tap}": rule for tap, rule in own.items()},
+        f"{path}.scores": Rule("scores[h,t,s]", "Σ_e q[h,t,e] · k[g,s,e]", scores, shared, note),
+        f"{path}.scaled": Rule("scaled[h,t,s]", "scores[h,t,s] · scale", scaled),
+        f"{path}.masked": _masked(place),
+        f"{path}.pattern": Rule("pattern[h,t,s]", softmax, pattern, follows="m[s]"),
+        f"{path}.z": Rule("z[h,t,e]", "Σ_s a[h,t,s] · v[g,s,e]", values, shared, note),
+        f"{path}.out": Rule("out[t,d]", *out),
     }
 
 
@@ -126,10 +117,9 @@ def _projected(record: Record, place: Place, letter: str, source: str, head: str
     x, row, own = f"x[{token},d]", f"{head}E+e", f"{head}E:{head}E+E"
     if getattr(place.attention, f"{letter}_norm", None) is None:
         further: dict[str, Further] = {row: lambda at: at[head] * width + at["e"]}
-        return {
-            f"{path}.{letter}": Rule(f"{left}e]", *linear(record, layer, letter, row, source, x), further)
-        }
-    module = getattr(place.attention, f"{letter}_proj")
+        plain = linear(record, layer, letter, row, source, x)
+        return {f"{path}.{letter}": Rule(f"{left}e]", *plain, further)}
+    module = record.model.get_submodule(layer)
     further = {own: lambda at: slice(at[head] * width, (at[head] + 1) * width)}
     plain = linear(record, layer, letter, "i", source, x)
     normed = norm_rule(record, f"{left}i]", f"{path}.{letter}_norm", layer, f"{token},{own}", further)
@@ -137,16 +127,8 @@ def _projected(record: Record, place: Place, letter: str, source: str, head: str
     return {layer: made, f"{path}.{letter}": normed}
 
 
-def _rotary(place: Place) -> str | None:
-    """The path of the rotation that a place's queries and keys take: none where it looks at another text."""
-    if place.side == "cross" or place.stack.rotary is None:
-        return None
-    local = place.layer in place.stack.window_layers and place.stack.local_rotary is not None
-    return f"{place.side}.{'local_rotary' if local else 'rotary'}"
-
-
 def _rotated(place: Place, letter: str, head: str, token: str) -> Rules:
-    rotary, half = _rotary(place), place.attention.d_head // 2
+    rotary, half = place.rotary, place.attention.d_head // 2
     if rotary is None:
         return {}
     name, q = f"{place.attention_path}.{letter}", f"{letter}[{head},{token},"
@@ -162,7 +144,7 @@ def _rotated(place: Place, letter: str, head: str, token: str) -> Rules:
 
 def _masked(place: Place) -> Rule:
     """Scaled scores with all that their stack adds to them; cross-attention knows no positions and no mask here."""
-    stack, text = place.stack, "scaled[h,t,s]"
+    stack, bias, text = place.stack, place.stack.relative, "scaled[h,t,s]"
     window = stack.window if place.layer in stack.window_layers else None
     reads: Reads = {"scaled": f"{place.attention_path}.scaled"}
     further: dict[str, Further] = {}
@@ -171,10 +153,6 @@ def _masked(place: Place) -> Rule:
     if place.side == "cross":
         return Rule("masked[h,t,s]", text, reads)
 
-    def bucket(at: Sheet) -> int:
-        assert isinstance(bias, RelativeBias)
-        return int(bias.bucket(torch.tensor([at["s"] - at["t"]], device=bias.table.weight.device)))
-
     def why(at: Sheet) -> Phrase | None:
         if stack.causal and at["s"] > at["t"]:
             return say("the key stands after the query")
@@ -182,20 +160,19 @@ def _masked(place: Place) -> Rule:
             return say("{window} or more tokens lie between", window=window)
         return None
 
-    bias = stack.relative
     if isinstance(bias, RelativeBias):
-        text, further["bucket(s - t)"] = f"{text} + B[bucket(s - t), h]", bucket
-        table = f"{place.side}.relative.table.weight"
+        table, device = f"{place.side}.relative.table.weight", bias.table.weight.device
         reads["B"] = Read(table, meaning=lambda at: say("the bucket of distance {s}", s=at["s"] - at["t"]))
+        text += " + B[bucket(s - t), h]"
+        further["bucket(s - t)"] = lambda at: int(
+            bias.bucket(torch.tensor([at["s"] - at["t"]], device=device))
+        )
     elif isinstance(bias, AlibiBias):
         text += " - m_h · |s - t|"
         reads["m_h"] = Read(f"{place.side}.relative.slopes", "h")
-        between = say("tokens between key and query")
-        reads["|s - t|"] = Constant(lambda at: abs(at["s"] - at["t"]), between)
+        reads["|s - t|"] = Constant(lambda at: abs(at["s"] - at["t"]), say("tokens between key and query"))
     reads["mask"] = Constant(-math.inf, lambda at: why(at) or "")
-    return Rule(
-        "masked[h,t,s]", lambda at: text if why(at) is None else f"{text} + mask[t,s]", reads, further
-    )
+    return Rule("masked[h,t,s]", lambda at: f"{text} + mask[t,s]" if why(at) else text, reads, further)
 
 
 # Feed-forward networks (Vaswani et al. 2017, §3.3; gated: Shazeer 2020).
@@ -281,16 +258,17 @@ def _moe_rules(record: Record, path: str, source: str) -> Rules:
     right = f"p[i_a]{' / Σ_b p[i_b]' if module.renormalise else ''},  p = softmax(r)"
     outs: Reads = {"i": index, "out_i": Read(lambda at: f"{path}.experts.{expert_of(at)}.out")}
     place: dict[str, Further] = {"n": lambda at: given[expert_of(at)].index(at["t"])}
-    own = {
-        "router": Rule("router[t,j]", *linear(record, f"{path}.router", "r", "j", source)),
-        "expert_index": Rule("expert_index[t,a]", "the number of the a-th greatest r[i]", router, work=best),
-        "expert_weight": Rule("expert_weight[t,a]", right, {**router, "i": Read(index, "t,b")}, work=weight),
-        "expert_out": Rule("expert_out[t,a,d]", "out_i[n,d]", outs, place, which),
-        "out": Rule(
-            "out[t,d]", "Σ_a w[t,a] · o[t,a,d]", {"w": f"{path}.expert_weight", "o": f"{path}.expert_out"}
+    weighed: Reads = {"w": f"{path}.expert_weight", "o": f"{path}.expert_out"}
+    greatest = "the number of the a-th greatest r[i]"
+    rules = {
+        f"{path}.router": Rule("router[t,j]", *linear(record, f"{path}.router", "r", "j", source)),
+        index: Rule("expert_index[t,a]", greatest, router, work=best),
+        f"{path}.expert_weight": Rule(
+            "expert_weight[t,a]", right, {**router, "i": Read(index, "t,b")}, work=weight
         ),
+        f"{path}.expert_out": Rule("expert_out[t,a,d]", "out_i[n,d]", outs, place, which),
+        f"{path}.out": Rule("out[t,d]", "Σ_a w[t,a] · o[t,a,d]", weighed),
     }
-    rules = {f"{path}.{tap}": rule for tap, rule in own.items()}
     for expert in sorted(given):
         rules |= _mlp_rules(record, f"{path}.experts.{expert}", source, given[expert])
     return rules

@@ -3,8 +3,8 @@
 # Shapes: B batch, T queries, S keys, H heads, E head width.
 
 import math
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from cutaway.words import Phrase, say
 class HeadChange(BlockChange):
     """A change of some heads."""
 
-    allowed: ClassVar[tuple[Side, ...]] = SIDES
+    allowed = SIDES
 
     head: All | int = key(say('the head, from 0; -1 is the last, "*" all'))
 
@@ -68,14 +68,12 @@ class HeadOff(HeadChange):
         say("zero, or the mean over the tokens of the unchanged run"), default="zero"
     )
 
-    def edit(self, building: Building) -> None:
-        heads = self.heads(building)
-        for place in self.places(building):
-            if self.set == "zero":
-                self.add(building, place, "z", torch.zeros_like)
-                continue
-            mean = building.measured(f"{place.attention_path}.z", mean_over_tokens)
-            self.add(building, place, "z", lambda z, mean=mean: mean()[:, heads].to(z).expand_as(z))
+    def edit_at(self, building: Building, place: Place) -> None:
+        if self.set == "zero":
+            self.add(building, place, "z", torch.zeros_like)
+            return
+        mean, heads = building.measured(f"{place.attention_path}.z", mean_over_tokens), self.heads(building)
+        self.add(building, place, "z", lambda z: mean()[:, heads].to(z).expand_as(z))
 
 
 @checked
@@ -125,18 +123,14 @@ class SetAttention(HeadChange):
             if self.row is not None:
                 _check_row(building, "row", self.row, side, query)
 
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            positions = building.clocks[place.side].positions
-            self.add(
-                building, place, "pattern",
-                lambda p, positions=positions, side=place.side: self._cells(p, positions(p.device), side == "decoder"),
-            )  # fmt: skip
+    def edit_at(self, building: Building, place: Place) -> None:
+        clock, causal = building.clocks[place.side], place.side == "decoder"
+        self.add(building, place, "pattern", lambda p: self._cells(p, clock.positions(p.device), causal))
 
     def _cells(self, pattern: Tensor, queries: Tensor, causal: bool) -> Tensor:
         """pattern (B, h, T, S) of queries at positions (T,)."""
         changed = pattern.clone()
-        rows = torch.ones_like(queries, dtype=torch.bool) if self.q == "*" else queries == self.q
+        rows = queries >= 0 if self.q == "*" else queries == self.q
         if self.row is not None:
             given = _row(self.row, pattern).expand(int(rows.sum()), -1)  # (r, S)
             if causal:
@@ -153,7 +147,7 @@ class SetAttention(HeadChange):
                 chosen[..., self.k] = 0.0
                 chosen = _summing_to_one(chosen, 1 - self.value)
             chosen[..., self.k] = self.value
-        changed[:, :, rows] = chosen
+            changed[:, :, rows] = chosen
         return changed
 
 
@@ -203,32 +197,34 @@ class SetPattern(HeadChange):
             for query, row in enumerate(self.rows or ()):
                 _check_row(building, f"rows[{query}]", row, side, query)
 
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            self.add(building, place, "pattern", self._other(building, place))
+    def edit_at(self, building: Building, place: Place) -> None:
+        clock, heads = building.clocks[place.side], self.heads(building)
+        masked = building.keep(f"{place.attention_path}.masked") if self.kind == "uniform" else None
 
-    def _other(self, building: Building, place: Place) -> Edit:
-        positions = building.clocks[place.side].positions
-        match self.kind:
-            case "uniform":
-                masked, heads = building.keep(f"{place.attention_path}.masked"), self.heads(building)
-                return lambda pattern: _shared(masked()[:, heads] > -math.inf, pattern.dtype)
-            case "argmax":
-                return _strongest
-            case "identity":
-                return lambda pattern: _on_one(pattern, positions(pattern.device))
-            case "previous":
-                return lambda pattern: _on_one(pattern, (positions(pattern.device) - 1).clamp(min=0))
-            case "given":
-                return lambda pattern: self._given(pattern, positions(pattern.device))
+        def edited(pattern: Tensor) -> Tensor:
+            queries = clock.positions(pattern.device)
+            match self.kind:
+                case "uniform":
+                    assert masked is not None
+                    visible = masked()[:, heads] > -math.inf
+                    return visible.to(pattern.dtype) / visible.sum(dim=-1, keepdim=True).clamp(min=1)
+                case "identity":
+                    return _on_one(pattern, queries)
+                case "previous":
+                    return _on_one(pattern, (queries - 1).clamp(min=0))
+                case "argmax":  # the first of equal ones; a query that sees no key stays blind
+                    best = pattern.max(dim=-1, keepdim=True)
+                    seen = (best.values > 0).to(pattern.dtype)
+                    return torch.zeros_like(pattern).scatter_(-1, best.indices, seen)
+                case "given":
+                    changed, rows = pattern.clone(), self.rows or ()
+                    for t, query in enumerate(queries.tolist()):
+                        if query < len(rows):
+                            row = _row(rows[query], pattern)
+                            changed[:, :, t] = _summing_to_one(row) if self.renorm else row
+                    return changed
 
-    def _given(self, pattern: Tensor, queries: Tensor) -> Tensor:
-        changed, rows = pattern.clone(), self.rows or ()
-        for t, query in enumerate(queries.tolist()):
-            if query < len(rows):
-                row = _row(rows[query], pattern)
-                changed[:, :, t] = _summing_to_one(row) if self.renorm else row
-        return changed
+        self.add(building, place, "pattern", edited)
 
 
 @checked
@@ -238,8 +234,8 @@ class NoScale(BlockChange):
     op = "scale"
     about = say("Scores q·k enter the softmax without the division by √d.")
     example = Example({"side": "decoder"})
-    allowed: ClassVar[tuple[Side, ...]] = SIDES
-    default_side: ClassVar[Sides | None] = "*"
+    allowed = SIDES
+    default_side = "*"
 
     side: Sides | None = key(ANY_SIDE, default=None)
     layer: All | int = key(LAYER, default="*")
@@ -251,10 +247,8 @@ class NoScale(BlockChange):
                 "this model does not scale its scores (its attention scale is 1), so there is no scale to take away"
             )
 
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            scores = building.keep(f"{place.attention_path}.scores")
-            building.add(f"{place.attention_path}.scaled", lambda _, scores=scores: scores())
+    def edit_at(self, building: Building, place: Place) -> None:
+        building.pass_on(f"{place.attention_path}.scores", f"{place.attention_path}.scaled")
 
 
 @checked
@@ -278,20 +272,20 @@ class SetMask(BlockChange):
         side: Side = "decoder" if self.set == "open" else "encoder"
         return building.places(self.side or side, self.layer, (side,))
 
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            path = place.attention_path
+    def edit_at(self, building: Building, place: Place) -> None:
+        path, relative = place.attention_path, place.stack.relative
+        scaled = building.keep(f"{path}.scaled")
+
+        def edited(masked: Tensor) -> Tensor:  # (B, H, T, S)
+            n_queries, n_keys = masked.shape[-2:]
+            keys = torch.arange(n_keys, device=masked.device)
+            later = keys > keys[n_keys - n_queries :, None]
             if self.set == "closed":
-                building.add(f"{path}.masked", lambda masked: masked.masked_fill(_later(masked), -math.inf))
-                continue
-            scaled = building.keep(f"{path}.scaled")
+                return masked.masked_fill(later, -math.inf)
+            bias = None if relative is None else relative(n_queries, n_keys)
+            return torch.where(later, biased(place, scaled(), bias), masked)
 
-            def opened(masked: Tensor, place: Place = place, scaled: Callable[[], Tensor] = scaled) -> Tensor:
-                relative = place.stack.relative
-                bias = None if relative is None else relative(*masked.shape[-2:])
-                return torch.where(_later(masked), biased(place, scaled(), bias), masked)
-
-            building.add(f"{path}.masked", opened)
+        building.add(f"{path}.masked", edited)
 
     @property
     def caveat(self) -> Phrase | None:
@@ -328,13 +322,6 @@ def _check_row(building: Building, name: str, row: Sequence[float], side: Side, 
         )
 
 
-def _later(masked: Tensor) -> Tensor:
-    """Masked scores (…, T, S) -> (T, S): which keys come after the query."""
-    n_queries, n_keys = masked.shape[-2:]
-    keys = torch.arange(n_keys, device=masked.device)
-    return keys > keys[n_keys - n_queries :, None]
-
-
 def _row(weights: Sequence[float], pattern: Tensor) -> Tensor:
     """Weights of keys as a row (S,) of a pattern; what goes beyond its keys is left out."""
     row = pattern.new_zeros(pattern.shape[-1])
@@ -354,14 +341,3 @@ def _on_one(pattern: Tensor, keys: Tensor) -> Tensor:
     changed = torch.zeros_like(pattern)
     changed[:, :, torch.arange(len(keys), device=keys.device), keys] = 1.0
     return changed
-
-
-def _shared(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same weight for all visible keys, which sums to 1; 0 where none is visible."""
-    return visible.to(dtype) / visible.sum(dim=-1, keepdim=True).clamp(min=1)
-
-
-def _strongest(pattern: Tensor) -> Tensor:
-    """All weight on the strongest key, the first of equal ones; a query that sees no key stays blind."""
-    best = pattern.max(dim=-1, keepdim=True)
-    return torch.zeros_like(pattern).scatter_(-1, best.indices, (best.values > 0).to(pattern.dtype))

@@ -9,6 +9,7 @@ to try, `check` refuses a model that cannot be given it, and `edit` adds what it
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -88,6 +89,14 @@ class BlockChange(Change):
     def places(self, building: "Building") -> list[Place]:
         return building.places(self.side or self.default_side, self.layer, self.allowed)
 
+    def edit(self, building: "Building") -> None:
+        for place in self.places(building):
+            self.edit_at(building, place)
+
+    @abstractmethod
+    def edit_at(self, building: "Building", place: Place) -> None:
+        """Add the edits of one block."""
+
 
 class Clock:
     """Which positions the present call computes: all of a forward pass, or those that a step of decoding adds."""
@@ -95,25 +104,17 @@ class Clock:
     def __init__(self) -> None:
         self.start = self.end = 0
 
-    def restart(self, embedded: Tensor) -> Tensor:
-        """To be shown the embeddings (B, T, D) of an encoder, which always reads from the first token on."""
-        self.start, self.end = 0, embedded.shape[1]
-        return embedded
+    def restart(self, n_tokens: int) -> None:
+        """A new text: an encoder always reads from the first token on."""
+        self.start, self.end = 0, n_tokens
 
-    def reset(self, embedded: Tensor) -> Tensor:
-        """To be shown what comes before a new text's first call."""
-        self.start = self.end = 0
-        return embedded
-
-    def advance(self, embedded: Tensor) -> Tensor:
-        """To be shown the embeddings (B, T, D) of every call of a decoder."""
-        n_new = embedded.shape[1]
-        if self.end and n_new > 1:
+    def advance(self, n_tokens: int) -> None:
+        """A call of a decoder, which reads on."""
+        if self.end and n_tokens > 1:
             raise CutawayError(
                 "these edits have served a forward pass or a decoding already; make them anew for the next one"
             )
-        self.start, self.end = self.end, self.end + n_new
-        return embedded
+        self.start, self.end = self.end, self.end + n_tokens
 
     def positions(self, device: torch.device) -> Tensor:
         """(T,) positions of this call's tokens."""
@@ -160,10 +161,18 @@ class Building:
         self._measured: list[Measured] = []
         encoder, decoder = Clock(), Clock()
         self.clocks: dict[Side, Clock] = {"encoder": encoder, "decoder": decoder, "cross": decoder}
+
+        def read(embedded: Tensor) -> Tensor:  # (B, T, D)
+            encoder.restart(embedded.shape[1])
+            decoder.restart(0)
+            return embedded
+
+        def written(embedded: Tensor) -> Tensor:
+            decoder.advance(embedded.shape[1])
+            return embedded
+
         for side, stack in self.stacks.items():
-            shown = (encoder.restart, decoder.reset) if side == "encoder" else (decoder.advance,)
-            for look in shown:
-                self.add(f"{stack.embedding_name}.embed", look)
+            self.add(f"{stack.embedding_name}.embed", read if side == "encoder" else written)
 
     # Edits by the full name of their tap. Several of one tap follow one another; what is kept is what they leave.
 
@@ -187,6 +196,11 @@ class Building:
         self._edits.setdefault(name, [])
         return lambda: self._kept[name]
 
+    def pass_on(self, before: str, after: str) -> None:
+        """Let the model go on at one tap with what it had at an earlier one."""
+        value = self.keep(before)
+        self.add(after, lambda _: value())
+
     def measured(self, name: str, reduce: Edit, run: Run | None = None) -> Callable[[], Tensor]:
         """What `reduce` makes of a tap of this run, unchanged, or of another."""
         found = (run or self.run).kept(Measured)
@@ -197,17 +211,15 @@ class Building:
         """All edits, after a pass for what is to be measured."""
         for each in self._measured:
             each.measure()
-        return {name: self._chain(name, edits) for name, edits in self._edits.items()}
+        return {name: partial(self._all_of, name) for name in self._edits}
 
-    def _chain(self, name: str, edits: Sequence[Edit]) -> Edit:
-        def all_of_them(x: Tensor) -> Tensor:
-            for edit in edits:
-                x = edit(x)
-            if name in self._keeping:
-                self._kept[name] = x
-            return x
-
-        return all_of_them
+    def _all_of(self, name: str, x: Tensor) -> Tensor:
+        """The edits of a tap, one after the other."""
+        for edit in self._edits[name]:
+            x = edit(x)
+        if name in self._keeping:
+            self._kept[name] = x
+        return x
 
     # What a change may name in this run. CutawayError for what is not there.
 
@@ -274,3 +286,8 @@ def as_it_is(x: Tensor) -> Tensor:
 def mean_over_tokens(z: Tensor) -> Tensor:
     """A reducer of heads' outputs (1, H, T, E) -> (1, H, 1, E)."""
     return z.mean(dim=2, keepdim=True)
+
+
+def without(scores: Tensor, ids: Sequence[int]) -> Tensor:
+    """Logits (B, T, V), or a router's scores (B, T, X): -inf for these ids."""
+    return scores.index_fill(-1, torch.tensor(ids, device=scores.device), -torch.inf)

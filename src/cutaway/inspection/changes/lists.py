@@ -2,17 +2,14 @@
 
     [{"op": "head", "side": "decoder", "layer": 3, "head": 5}]
 
-One object is one change; `op` names its kind, the other keys are the fields of that class. The same list serves Python,
-JSON and the command line. Order is meaning: where two changes meet in the same value, the later one works on what the
-earlier one left; of two `pos` changes of the same side the later one counts. `norm`, `dropout` and `mask` come first
-wherever they stand: they make the values that the others change (see `Change.turn`).
+One object is one change: `op` names its kind, the other keys are the fields of that class; "enc" and "dec" are short
+for encoder and decoder. Where two changes meet in the same value, the later one works on what the earlier one left; of
+two `pos` changes of the same side the later one counts. `norm`, `dropout` and `mask` come first wherever they stand:
+they make the values that the others change (see `Change.turn`).
 
-JSON may shorten encoder and decoder to "enc" and "dec". Positions count the tokens of the encoder's or the decoder's
-input from 0, start tokens included, in a forward pass and in cached decoding alike. A run is one text without padding,
-so there is no change that shows padding.
-
-A trained model meets changes out of distribution: an effect shows that the output depends on what was changed, not what
-that is for.
+Positions count the tokens of the encoder's or the decoder's input from 0, start tokens included, in a forward pass and
+in cached decoding alike. A run is one text without padding. A trained model meets changes out of distribution: an
+effect shows that the output depends on what was changed, not what that is for.
 """
 
 import dataclasses
@@ -109,16 +106,16 @@ def _read(given: object, where: str) -> Change:
 
 
 def edits(changes: Changes, run: Run, runs: Mapping[str, Run] | None = None) -> dict[str, Edit]:
-    """The edits of taps, by full name, that carry out `changes` in the model of `run`.
+    """The edits of taps, by full name, that carry out `changes` in the model of `run`; `runs` are those that `resid`
+    changes name in `from`. An empty list gives no edits.
 
-    They serve one forward pass of the run, `run.forward(watch, edits(changes, run))`, or one decoding of its text in a
-    cache, under `Trace(run.model, edit=edits(changes, run))`: make them anew for the next. Positions and masks are
-    those of a single text without padding; several rows of it, such as a beam's hypotheses, are all changed alike. An
-    empty list gives no edits. Changes to patterns let attention take the explicit product in the place of the fused
-    kernel, which rounds otherwise (differences of about 1e-6 of a value's size).
+    They serve one forward pass, `run.forward(watch, edits(changes, run))`, or one decoding of the run's text in a
+    cache, under `Trace(run.model, edit=edits(changes, run))`: make them anew for the next. Several rows of the text,
+    such as a beam's hypotheses, are all changed alike. Changes to patterns let attention take the explicit product in
+    the place of the fused kernel, which rounds otherwise (differences of about 1e-6 of a value's size).
 
-    `runs` are the runs that `resid` changes name in `from`. Raises CutawayError for a change that this model cannot be
-    given, naming it and the reason, before anything has run; what `mean` and `from` need is then measured.
+    Raises CutawayError for a change that this model cannot be given, naming it and the reason, before anything has
+    run; what `mean` and `from` need is then measured.
     """
     listed = read_changes(changes)
     if not listed:

@@ -40,11 +40,9 @@ class SetPositions(Change):
     def __post_init__(self) -> None:
         for set, name, value in (("shift", "by", self.by), ("shuffle", "seed", self.seed)):
             if (self.set == set) != (value is not None):
+                here = {"given": self.set, "name": name, "set": set}
                 raise CutawayError(
-                    "set is {given!r}: `{name}` belongs to set {set!r}, and only there",
-                    given=self.set,
-                    name=name,
-                    set=set,
+                    "set is {given!r}: `{name}` belongs to set {set!r}, and only there", **here
                 )
 
     def check(self, building: Building) -> None:
@@ -113,10 +111,9 @@ class SetPositions(Change):
         return edited
 
     def _rotate(self, building: Building, place: Place) -> None:
-        stack, clock, length = place.stack, building.clocks[place.side], building.length(place.side)
-        local = stack.local_rotary is not None and place.layer in stack.window_layers
-        rotary = stack.local_rotary if local else stack.rotary
-        assert rotary is not None, "checked: the positions are rotary"
+        clock, length = building.clocks[place.side], building.length(place.side)
+        rotary = building.model.get_submodule(place.rotary or "")
+        assert isinstance(rotary, Rotary), "checked: the positions are rotary"
         for name in ("q", "k"):
             plain = building.keep(f"{place.attention_path}.{name}")
 

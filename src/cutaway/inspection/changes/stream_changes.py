@@ -3,7 +3,6 @@
 # Shapes: B batch, T tokens, D width, F feed-forward width, X experts, A chosen experts.
 
 import hashlib
-import math
 from typing import ClassVar, Literal
 
 import torch
@@ -20,61 +19,58 @@ from cutaway.inspection.changes.change import (
     BlockChange,
     Building,
     Change,
-    Clock,
     Example,
     Sides,
     as_it_is,
+    without,
 )
 from cutaway.inspection.runs import stacks
 from cutaway.inspection.wiring import SIDES, All, Place, Side, Sublayer
 from cutaway.nn.mlp import MLP
 from cutaway.nn.moe import MoE
 from cutaway.nn.norm import PostNorm, SandwichNorm
+from cutaway.tap import Edit
 from cutaway.words import listed, say
 
 
 @checked
-class SkipLayer(BlockChange):
+class Skip(BlockChange):
+    """A change by which a sublayer of a block, or the whole block, passes its input on as it came."""
+
+    part: ClassVar[str] = "*"
+
+    set: Literal["skip"] = key(ONLY, default="skip")
+
+    def edit_at(self, building: Building, place: Place) -> None:
+        part = "cross" if place.side == "cross" else self.part
+        skipped = [each for each in place.sublayers if part in (each.part, "*")]
+        building.pass_on(place.before(skipped[0]), f"{place.path}.{skipped[-1].after}")
+
+
+@checked
+class SkipLayer(Skip):
     op = "layer"
     about = say("A block passes its input on as it came.")
     example = Example({"side": "decoder", "layer": 1})
 
-    set: Literal["skip"] = key(ONLY, default="skip")
-
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            _pass_on(building, f"{place.path}.resid_pre", f"{place.path}.resid_post")
-
 
 @checked
-class SkipAttention(BlockChange):
+class SkipAttention(Skip):
     op = "attention"
     about = say("A block's attention, its norm included, passes its input on as it came.")
     example = Example({"side": "cross", "layer": 2})
-    allowed: ClassVar[tuple[Side, ...]] = SIDES
-
-    set: Literal["skip"] = key(ONLY, default="skip")
-
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            sublayer = place.sublayer("cross" if place.side == "cross" else "attention")
-            _pass_on(building, place.before(sublayer), f"{place.path}.{sublayer.after}")
+    allowed = SIDES
+    part = "attention"
 
 
 @checked
-class SkipFeedForward(BlockChange):
+class SkipFeedForward(Skip):
     op = "ffn"
     about = say(
         "A block's feed-forward network (or its experts), its norm included, passes its input on as it came."
     )
     example = Example({"side": "encoder", "layer": 0})
-
-    set: Literal["skip"] = key(ONLY, default="skip")
-
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            sublayer = place.sublayer("ffn")
-            _pass_on(building, place.before(sublayer), f"{place.path}.{sublayer.after}")
+    part = "ffn"
 
 
 @checked
@@ -92,38 +88,35 @@ class NoNorm(BlockChange):
     )
     set: Literal["off"] = key(ONLY, default="off")
 
-    def _norms(self, building: Building) -> list[tuple[Place, Sublayer | None]]:
-        """None: the last norm of the stack whose last block that is."""
-        there = self.places(building)
-        found = [
-            (place, each) for place in there for each in place.sublayers if self.part in (each.part, "*")
-        ]
-        ends = [place for place in there if place.layer == len(place.stack.layers) - 1]
-        final = self.part in ("final", "*") and self.layer == "*" and building.config.has_final_norm
-        return [*found, *((place, None) for place in ends if final)]
+    def _norms(self, building: Building, place: Place) -> list[Sublayer | None]:
+        """None: the last norm of the stack, behind its last block."""
+        found = [each for each in place.sublayers if self.part in (each.part, "*")]
+        ends = place.layer == len(place.stack.layers) - 1 and building.config.has_final_norm
+        final = ends and self.layer == "*" and self.part in ("final", "*")
+        return [*found, None] if final else [*found]
 
     def check(self, building: Building) -> None:
-        if self._norms(building):
+        if any(self._norms(building, place) for place in self.places(building)):
             return
         reason = say("this model has none there")
         if self.layer != "*":
             reason = say("it is the stack's, leave `layer` out")
         raise CutawayError("part is {part!r}, but {reason}", part=self.part, reason=reason)
 
-    def edit(self, building: Building) -> None:
-        for place, sublayer in self._norms(building):
+    def edit_at(self, building: Building, place: Place) -> None:
+        for sublayer in self._norms(building, place):
             if sublayer is None:
-                _pass_on(building, f"{place.path}.resid_post", f"{place.path.partition('.')[0]}.normed")
-                continue
-            norm, entering = place.residual(sublayer), building.keep(place.before(sublayer))
-            if not isinstance(norm, PostNorm):
-                _pass_on(building, place.before(sublayer), f"{place.path}.{sublayer.residual}.normed")
-            if isinstance(norm, PostNorm | SandwichNorm):
-                out = building.keep(f"{place.path}.{sublayer.module}.out")
-                building.add(
-                    f"{place.path}.{sublayer.after}",
-                    lambda _, entering=entering, out=out: entering() + out(),
-                )
+                building.pass_on(f"{place.path}.resid_post", f"{place.side}.normed")
+            else:
+                self._without(building, place, sublayer)
+
+    def _without(self, building: Building, place: Place, sublayer: Sublayer) -> None:
+        norm, before = place.residual(sublayer), place.before(sublayer)
+        if not isinstance(norm, PostNorm):
+            building.pass_on(before, f"{place.path}.{sublayer.residual}.normed")
+        if isinstance(norm, PostNorm | SandwichNorm):
+            entering, out = building.keep(before), building.keep(f"{place.path}.{sublayer.module}.out")
+            building.add(f"{place.path}.{sublayer.after}", lambda _: entering() + out())
 
 
 @checked
@@ -156,15 +149,13 @@ class SetDropout(Change):
             )
 
     def edit(self, building: Building) -> None:
-        width = building.config.d_model
         for place in building.places(self.side or "*", "*", self.allowed):
-            clock = building.clocks[place.side]
             if place.layer == 0:
                 entering = f"{place.path}.resid_pre"
-                building.add(entering, _Dropout(self._rate(building), self.seed, entering, width, clock))
+                building.add(entering, self._dropped(building, place, entering))
             for sublayer in place.sublayers:
                 out = f"{place.path}.{sublayer.module}.out"
-                dropped = _Dropout(self._rate(building), self.seed, out, width, clock)
+                dropped = self._dropped(building, place, out)
                 if not isinstance(place.residual(sublayer), SandwichNorm):
                     building.add(out, dropped)
                     continue
@@ -175,21 +166,20 @@ class SetDropout(Change):
                     lambda x, before=before, dropped=dropped: before() + dropped(x - before()),
                 )
 
+    def _dropped(self, building: Building, place: Place, tap: str) -> Edit:
+        """An edit of x (B, T, D) at the positions of the present call; the tap's name is in its draws."""
+        digest = hashlib.blake2b(f"{self.seed}:{tap}".encode(), digest_size=4).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest))
+        clock, rate, width = building.clocks[place.side], self._rate(building), building.config.d_model
+        drawn: list[Tensor] = []  # of each position from 0: (D,)
 
-class _Dropout:
-    """An edit of x (B, T, D) at the positions of the present call, for one place, whose `name` is in its draws."""
+        def edited(x: Tensor) -> Tensor:
+            while len(drawn) < clock.end:
+                drawn.append(torch.rand(width, generator=generator) >= rate)
+            kept = torch.stack(drawn[clock.start : clock.end]).to(x.device)
+            return torch.where(kept, x / (1 - rate), 0.0)
 
-    def __init__(self, rate: float, seed: int, name: str, width: int, clock: Clock):
-        digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
-        self._generator = torch.Generator().manual_seed(int.from_bytes(digest))
-        self._rate, self._width, self._clock = rate, width, clock
-        self._kept: list[Tensor] = []  # of each position from 0: (D,)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        while len(self._kept) < self._clock.end:
-            self._kept.append(torch.rand(self._width, generator=self._generator) >= self._rate)
-        kept = torch.stack(self._kept[self._clock.start : self._clock.end]).to(x.device)
-        return torch.where(kept, x / (1 - self._rate), 0.0)
+        return edited
 
 
 @checked
@@ -222,17 +212,17 @@ class SetNeuron(BlockChange):
                     "n is {n}, expected 0 to {last}", n=self.n, last=network.up.out_features - 1
                 )
 
-    def edit(self, building: Building) -> None:
-        def edited(hidden: Tensor) -> Tensor:  # (B, T, F)
-            changed = hidden.clone()
-            if self.value is not None:
-                changed[..., self.n] = self.value
-            elif self.scale is not None:
-                changed[..., self.n] *= self.scale
-            return changed
+    def edit_at(self, building: Building, place: Place) -> None:
+        building.add_at(f"{place.path}.mlp.hidden", place.side, self.token, self._set)
 
-        for place in self.places(building):
-            building.add_at(f"{place.path}.mlp.hidden", place.side, self.token, edited)
+    def _set(self, hidden: Tensor) -> Tensor:
+        """(B, T, F)."""
+        changed = hidden.clone()
+        if self.value is not None:
+            changed[..., self.n] = self.value
+        elif self.scale is not None:
+            changed[..., self.n] *= self.scale
+        return changed
 
 
 @checked
@@ -290,20 +280,15 @@ class SetExperts(BlockChange):
     def _check_rest(self, building: Building, place: Place) -> None:
         """Of all changes, enough experts must be left for every token, and none both banned and forced."""
         n_experts, n_chosen = building.config.n_experts, building.config.n_experts_per_token
-        here = [
-            each
-            for each in building.changes
-            if isinstance(each, SetExperts)
-            and (each.token in (self.token, "*") or self.token == "*")
-            and place in each.places(building)
-        ]
+        here = [each for each in building.changes if isinstance(each, SetExperts)]
+        here = [each for each in here if each.token == self.token or "*" in (each.token, self.token)]
+        here = [each for each in here if place in each.places(building)]
         banned = {number for each in here for number in each.ban}
         both = banned & {number for each in here for number in each.force}
         if both:
+            number, layer = min(both), place.layer
             raise CutawayError(
-                "expert {number} of layer {layer} is both banned and forced",
-                number=min(both),
-                layer=place.layer,
+                "expert {number} of layer {layer} is both banned and forced", number=number, layer=layer
             )
         if len(banned) > n_experts - n_chosen:
             raise CutawayError(
@@ -316,16 +301,13 @@ class SetExperts(BlockChange):
                 left=n_experts - n_chosen,
             )
 
-    def edit(self, building: Building) -> None:
-        for place in self.places(building):
-            tap, edit = ("router", self._banned) if self.ban else ("expert_index", self._forced)
-            building.add_at(f"{place.path}.mlp.{tap}", place.side, self.token, edit)
+    def edit_at(self, building: Building, place: Place) -> None:
+        tap, edit = ("router", self._banned) if self.ban else ("expert_index", self._forced)
+        building.add_at(f"{place.path}.mlp.{tap}", place.side, self.token, edit)
 
     def _banned(self, router: Tensor) -> Tensor:
         """(B, T, X)."""
-        changed = router.clone()
-        changed[..., list(self.ban)] = -math.inf
-        return changed
+        return without(router, self.ban)
 
     def _forced(self, chosen: Tensor) -> Tensor:
         """Numbers (B, T, A): the forced ones first, then the best of the others."""
@@ -357,6 +339,10 @@ class PatchResidual(Change):
     def source(self) -> str:
         return self.from_run
 
+    @property
+    def _other_token(self) -> int:
+        return self.token if self.from_token is None else self.from_token
+
     def check(self, building: Building) -> None:
         if self.from_run not in building.runs:
             raise CutawayError(
@@ -365,8 +351,7 @@ class PatchResidual(Change):
                 hint=nearest(self.from_run, building.runs),
                 known=listed(building.runs) if building.runs else say("none"),
             )
-        other = building.runs[self.from_run]
-        token = self.token if self.from_token is None else self.from_token
+        other, token = building.runs[self.from_run], self._other_token
         for place in building.places(self.side, self.layer, self.allowed):
             building.check_position("token", self.token, place.side)
             there = stacks(other).get(place.side)
@@ -386,16 +371,7 @@ class PatchResidual(Change):
                 )
 
     def edit(self, building: Building) -> None:
-        token = self.token if self.from_token is None else self.from_token
-        for place in building.places(self.side, self.layer, self.allowed):
-            tap = f"{place.path}.resid_post"
-            stream = building.measured(tap, as_it_is, building.runs[self.from_run])  # (1, T, D)
-            building.add_at(
-                tap, place.side, self.token, lambda x, stream=stream: stream()[0, token].to(x).expand_as(x)
-            )
-
-
-def _pass_on(building: Building, before: str, after: str) -> None:
-    """Let the model go on at one tap with what it had at an earlier one."""
-    value = building.keep(before)
-    building.add(after, lambda _: value())
+        (place,) = building.places(self.side, self.layer, self.allowed)
+        tap, token = f"{place.path}.resid_post", self._other_token
+        stream = building.measured(tap, as_it_is, building.runs[self.from_run])  # (1, T, D)
+        building.add_at(tap, place.side, self.token, lambda x: stream()[0, token].to(x).expand_as(x))

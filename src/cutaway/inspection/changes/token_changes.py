@@ -2,14 +2,9 @@
 
 # Shapes: B batch, T tokens, D width, V vocabulary.
 
-from collections.abc import Sequence
-
-import torch
-from torch import Tensor
-
 from cutaway.config import checked, key
 from cutaway.errors import CutawayError
-from cutaway.inspection.changes.change import SIDE, Building, Change, Example, Token
+from cutaway.inspection.changes.change import SIDE, Building, Change, Example, Token, without
 from cutaway.inspection.outcome import never_written
 from cutaway.inspection.wiring import All, Side, output_head, output_stack
 from cutaway.words import say
@@ -52,20 +47,16 @@ class SetEmbedding(Change):
     def edit(self, building: Building) -> None:
         side = self._side(building)
         stack = building.stacks[side]
-        table, scale = stack.embedding.tokens.weight, stack.embedding.scale
+        table, scale = stack.embedding.tokens.weight.detach(), stack.embedding.scale
 
+        tap = f"{stack.embedding_name}.embed"
         if self.id is not None:
-            new = building.id("id", self.id, side)
-
-            def edited(x: Tensor) -> Tensor:
-                return (table[new] * scale).to(x).expand_as(x)
+            new = table[building.id("id", self.id, side)] * scale
+            building.add_at(tap, side, self.token, lambda x: new.to(x).expand_as(x))
         else:
-            first, second = (building.id("along", token, side) for token in self.along or ())
-
-            def edited(x: Tensor) -> Tensor:
-                return x + ((table[second] - table[first]) * (scale * self.amount)).to(x)
-
-        building.add_at(f"{stack.embedding_name}.embed", side, self.token, edited)
+            first, second = (table[building.id("along", token, side)] for token in self.along or ())
+            step = (second - first) * (scale * self.amount)
+            building.add_at(tap, side, self.token, lambda x: x + step.to(x))
 
 
 @checked
@@ -105,7 +96,7 @@ class SetOutput(Change):
                     force=self.force,
                 )
             banned = [id for id in range(building.config.vocab_size) if id != forced]
-        building.add_at(_LOGITS, side, self.at, lambda logits: _without(logits, banned))
+        building.add_at(_LOGITS, side, self.at, lambda logits: without(logits, banned))
 
 
 @checked
@@ -126,8 +117,3 @@ class SetTemperature(Change):
 
     def edit(self, building: Building) -> None:
         building.add(_LOGITS, lambda logits: logits / self.value)
-
-
-def _without(logits: Tensor, banned: Sequence[int]) -> Tensor:
-    """logits (B, T, V), -inf for these ids."""
-    return logits.index_fill(-1, torch.tensor(banned, device=logits.device), -torch.inf)

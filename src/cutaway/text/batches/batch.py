@@ -7,11 +7,11 @@ batch, in the middle of an epoch too.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 from zlib import crc32
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
@@ -19,6 +19,7 @@ from cutaway.errors import CutawayError
 IGNORED = -100  # label of a position that is not counted
 
 Entry = TypeVar("Entry")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Batch:
 class Batches(ABC, Generic[Entry]):
     """The common part of all makers: a plan of batches for each epoch, and a place in it."""
 
-    def __init__(self, seed: int, settings: Mapping[str, object]) -> None:
+    def __init__(self, seed: int, **settings: object) -> None:
         """`settings` are what the plan depends on; `restore` refuses a state made with others."""
         self._settings: dict[str, object] = {"seed": seed, **settings}
         self._seed = seed
@@ -50,28 +51,20 @@ class Batches(ABC, Generic[Entry]):
         self._position = 0
         self._entries: Sequence[Entry] | None = None
 
-    @property
-    def epoch(self) -> int:
-        """Passes over the data that are complete."""
-        return self._epoch
-
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
-        if self._entries is None:
-            self._entries = self._plan(self._random(self._epoch))
-        batch = self._make(self._entries[self._position])
+        entries = self._present()
+        batch = self._make(entries[self._position])
         self._position += 1
-        if self._position == len(self._entries):
+        if self._position == len(entries):
             self._epoch, self._position, self._entries = self._epoch + 1, 0, None
         return batch
 
     def __len__(self) -> int:
         """Batches of the present epoch."""
-        if self._entries is None:
-            self._entries = self._plan(self._random(self._epoch))
-        return len(self._entries)
+        return len(self._present())
 
     def once(self) -> Iterator[Batch]:
         """One pass over the first epoch's batches; the place of the endless iteration stays."""
@@ -97,7 +90,6 @@ class Batches(ABC, Generic[Entry]):
                     now=value,
                 )
         self._epoch, self._entries = epoch, None
-        self._position = 0
         if not 0 <= position < len(self):
             raise CutawayError(
                 "state of the batches: position {position}, expected 0 to {last}",
@@ -105,6 +97,11 @@ class Batches(ABC, Generic[Entry]):
                 last=len(self) - 1,
             )
         self._position = position
+
+    def _present(self) -> Sequence[Entry]:
+        if self._entries is None:
+            self._entries = self._plan(self._random(self._epoch))
+        return self._entries
 
     def _random(self, epoch: int) -> np.random.Generator:
         return np.random.default_rng([self._seed, epoch])
@@ -126,18 +123,13 @@ class Cut:
     target: int
 
 
-def round_up(lengths: np.ndarray, multiple: int) -> np.ndarray:
-    """Each length at the next multiple."""
-    return -(-lengths // multiple) * multiple
-
-
 def cut_by_budget(
     rows: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int, multiple: int, row_multiple: int
 ) -> list[Cut]:
     """Cut `rows`, ordered so that neighbours have nearly equal lengths, into batches of at most `budget` tokens,
     padding included (a single longer row makes a batch of its own). Lengths are rounded up to `multiple`, the number of
     rows down to `row_multiple` where there are that many. `source` and `target` are lengths in the order of `rows`."""
-    wide, tall = round_up(source, multiple), round_up(target, multiple)
+    wide, tall = (-(-lengths // multiple) * multiple for lengths in (source, target))
     cuts: list[Cut] = []
     start = 0
     while start < len(rows):
@@ -154,6 +146,12 @@ def cut_by_budget(
 
 
 _AT_ONCE = 1_000_000  # ids
+_CHUNK = 4096  # texts
+
+
+def ends(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Where each of some stretches laid side by side begins, and at last where all end."""
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
 class Ragged:
@@ -177,18 +175,14 @@ class Ragged:
                 blocks.append(np.array(waiting, np.int32))
                 waiting = []
         blocks.append(np.array(waiting, np.int32))
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        return cls(np.concatenate(blocks), offsets)
+        return cls(np.concatenate(blocks), ends(lengths))
 
     @classmethod
     def join(cls, parts: Sequence["Ragged"]) -> "Ragged":
         """All rows of all parts, in order."""
-        lengths = np.concatenate([part.lengths for part in parts]) if parts else np.zeros(0, np.int64)
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        flat = np.concatenate([part.flat for part in parts]) if parts else np.zeros(0, np.int32)
-        return cls(flat, offsets)
+        parts = parts or [cls.of(())]
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(np.concatenate([part.flat for part in parts]), ends(lengths))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -213,5 +207,8 @@ class Ragged:
         return np.where(steps < lengths[:, None], self.flat[places], fill).astype(np.int64)
 
 
-def tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(array)
+def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Lists of as many items as are tokenised at once."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

@@ -1,40 +1,32 @@
 """Documents as batches for language models: packed rows, a contiguous stream, and rows for a masked model."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
+from torch import from_numpy
 
 from cutaway.errors import CutawayError
-from cutaway.text.batches.batch import IGNORED, Batch, Batches, Cut, Ragged, cut_by_budget, tensor
+from cutaway.text.batches.batch import IGNORED, Batch, Batches, Cut, Ragged, chunks, cut_by_budget, ends
 from cutaway.text.corpus import Report
 from cutaway.text.tokens.tokenizer import Tokenizer
 
-_CHUNK = 4096  # documents tokenised at once
+Rows = list[list[int]]  # of one batch; a row is a list of pieces, a piece a stretch of the prepared stream
 
 
 def document_ids(documents: Iterable[str], tokenizer: Tokenizer, report: Report | None = None) -> Ragged:
     """Tokenise documents, without special tokens. Blank ones are left out and counted in `report.empty`."""
     report = report or Report()
     parts: list[Ragged] = []
-    iterator = iter(documents)
-    while chunk := list(islice(iterator, _CHUNK)):
+    for chunk in chunks(documents):
         full = [ids for ids in tokenizer.encode_ids(chunk) if ids]
         report.empty += len(chunk) - len(full)
         parts.append(Ragged.of(full))
     return Ragged.join(parts)
 
 
-@dataclass(frozen=True)
-class Packing:
-    """Rows of one batch; a row is a list of pieces, a piece is a stretch of the prepared stream."""
-
-    rows: list[list[int]]
-
-
-class DocumentBatches(Batches[Packing]):
+class DocumentBatches(Batches[Rows]):
     """Documents packed into rows of `max_len` for a causal model. Rows tell documents apart (`documents`), so none sees
     another, and every token of every document is a label exactly once: the first follows `start_id`, the last is
     followed by eos. A document longer than a row is cut into several, each a document of its own there."""
@@ -56,42 +48,32 @@ class DocumentBatches(Batches[Packing]):
             raise CutawayError(
                 "max_len is {max_len} and rows {rows}, expected at least 1 each", max_len=max_len, rows=rows
             )
-        super().__init__(
-            seed,
-            {
-                "documents": len(documents),
-                "data": documents.checksum(),
-                "max_len": max_len,
-                "rows": rows,
-                "start_id": start_id,
-            },
-        )
+        data = {"documents": len(documents), "data": documents.checksum()}
+        super().__init__(seed, **data, max_len=max_len, rows=rows, start_id=start_id)
         self._max_len, self._rows, self._pad_id = max_len, rows, pad_id
         self._stream, starts = _framed(documents, start_id, eos_id)
         pieces = [
             (document, at, min(at + max_len, end - 1))
-            for document, (begin, end) in enumerate(
-                zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-            )
+            for document, (begin, end) in enumerate(pairwise(starts.tolist()))
             for at in range(begin, end - 1, max_len)
         ]
         if not pieces:
             raise CutawayError("no documents to make batches of")
         self._pieces = np.array(pieces, np.int64)  # (pieces, 3): document, begin and end of its inputs
 
-    def _plan(self, random: np.random.Generator) -> list[Packing]:
+    def _plan(self, random: np.random.Generator) -> list[Rows]:
         order = random.permutation(len(self._pieces))
         lengths = (self._pieces[:, 2] - self._pieces[:, 1])[order]
         rows = pack(lengths.tolist(), self._max_len)
         shuffled = [[int(order[place]) for place in rows[row]] for row in random.permutation(len(rows))]
-        return [Packing(shuffled[at : at + self._rows]) for at in range(0, len(shuffled), self._rows)]
+        return [shuffled[at : at + self._rows] for at in range(0, len(shuffled), self._rows)]
 
-    def _make(self, entry: Packing) -> Batch:
-        shape = (len(entry.rows), self._max_len)
+    def _make(self, entry: Rows) -> Batch:
+        shape = (len(entry), self._max_len)
         ids = np.full(shape, self._pad_id, np.int64)
         labels = np.full(shape, IGNORED, np.int64)
         documents = np.empty(shape, np.int64)
-        for row, pieces in enumerate(entry.rows):
+        for row, pieces in enumerate(entry):
             place = 0
             for number, piece in enumerate(pieces):
                 _, begin, end = self._pieces[piece]
@@ -101,11 +83,11 @@ class DocumentBatches(Batches[Packing]):
                 documents[row, place:stop] = number
                 place = stop
             documents[row, place:] = len(pieces)  # padding sees padding only
-        inputs = {"ids": tensor(ids)}
-        if any(len(pieces) > 1 for pieces in entry.rows):
-            inputs["documents"] = tensor(documents)
-        index = np.array([self._pieces[pieces[0]][0] for pieces in entry.rows])
-        return Batch(inputs, tensor(labels), tensor(index))
+        inputs = {"ids": from_numpy(ids)}
+        if any(len(pieces) > 1 for pieces in entry):
+            inputs["documents"] = from_numpy(documents)
+        index = np.array([self._pieces[pieces[0]][0] for pieces in entry])
+        return Batch(inputs, from_numpy(labels), from_numpy(index))
 
 
 def pack(lengths: Sequence[int], room: int) -> list[list[int]]:
@@ -134,8 +116,7 @@ def _framed(documents: Ragged, start_id: int | None, eos_id: int) -> tuple[np.nd
     """All documents in one array, each as [start] tokens eos, and where each begins (one more at the end)."""
     head = [] if start_id is None else [start_id]
     lengths = documents.lengths + len(head) + 1
-    starts = np.zeros(len(documents) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
+    starts = ends(lengths)
     stream = np.full(int(starts[-1]), eos_id, np.int64)
     stream[starts[:-1]] = head or eos_id
     inside = np.ones(len(stream), bool)
@@ -163,7 +144,7 @@ class WindowBatches(Batches[np.ndarray]):
                 count=len(self._ids),
                 length=context,
             )
-        super().__init__(seed, {"data": crc32(self._ids.data), "context": context, "rows": rows})
+        super().__init__(seed, data=crc32(self._ids.data), context=context, rows=rows)
         self._context, self._rows = context, rows
 
     def _plan(self, random: np.random.Generator) -> list[np.ndarray]:
@@ -173,7 +154,9 @@ class WindowBatches(Batches[np.ndarray]):
 
     def _make(self, entry: np.ndarray) -> Batch:
         places = entry[:, None] + np.arange(self._context)
-        return Batch({"ids": tensor(self._ids[places])}, tensor(self._ids[places + 1]), tensor(entry))
+        return Batch(
+            {"ids": from_numpy(self._ids[places])}, from_numpy(self._ids[places + 1]), from_numpy(entry)
+        )
 
     def once(self) -> Iterator[Batch]:
         """The whole text from its beginning in windows side by side: every token but the first is a label once."""
@@ -184,7 +167,7 @@ class WindowBatches(Batches[np.ndarray]):
             inside = places < len(self._ids) - 1
             places = np.minimum(places, len(self._ids) - 2)
             labels = np.where(inside, self._ids[places + 1], IGNORED)
-            yield Batch({"ids": tensor(self._ids[places])}, tensor(labels), tensor(chosen))
+            yield Batch({"ids": from_numpy(self._ids[places])}, from_numpy(labels), from_numpy(chosen))
 
 
 class MaskedBatches(Batches[Cut]):
@@ -215,23 +198,15 @@ class MaskedBatches(Batches[Cut]):
                 least=1 + len(head) + len(tail),
             )
         self._rows = Ragged.of(
-            [*head, *stretch, *tail]
-            for document in range(len(documents))
-            for stretch in _stretches(documents[document], room)
+            [*head, *ids[at : at + room], *tail]
+            for ids in map(documents.__getitem__, range(len(documents)))
+            for at in range(0, len(ids), room)
         )
         if not len(self._rows):
             raise CutawayError("no documents to make batches of")
-        super().__init__(
-            seed,
-            {
-                "documents": len(documents),
-                "data": documents.checksum(),
-                "max_len": max_len,
-                "budget": budget,
-                "multiple": multiple,
-                "row_multiple": row_multiple,
-            },
-        )
+        data = {"documents": len(documents), "data": documents.checksum()}
+        grid = {"budget": budget, "multiple": multiple, "row_multiple": row_multiple}
+        super().__init__(seed, **data, max_len=max_len, **grid)
         self._max_len, self._budget, self._pad_id = max_len, budget, pad_id
         self._multiple, self._row_multiple = multiple, row_multiple
 
@@ -248,11 +223,7 @@ class MaskedBatches(Batches[Cut]):
         columns = min(entry.target, self._max_len)
         labels = self._rows.grid(entry.rows, columns, IGNORED)
         real = labels != IGNORED
-        inputs = {"ids": tensor(np.where(real, labels, self._pad_id))}
+        inputs = {"ids": from_numpy(np.where(real, labels, self._pad_id))}
         if not real.all():
-            inputs["mask"] = tensor(real)
-        return Batch(inputs, tensor(labels), tensor(entry.rows))
-
-
-def _stretches(ids: list[int], room: int) -> list[list[int]]:
-    return [ids[at : at + room] for at in range(0, len(ids), room)]
+            inputs["mask"] = from_numpy(real)
+        return Batch(inputs, from_numpy(labels), from_numpy(entry.rows))

@@ -1,18 +1,16 @@
 """Sentence pairs as batches for an encoder-decoder."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
+from torch import from_numpy
 
 from cutaway.errors import CutawayError
-from cutaway.text.batches.batch import IGNORED, Batch, Batches, Cut, Ragged, cut_by_budget, tensor
+from cutaway.text.batches.batch import IGNORED, Batch, Batches, Cut, Ragged, chunks, cut_by_budget
 from cutaway.text.corpus import Pair, Report
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import say
-
-_CHUNK = 8192  # pairs tokenised at once
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,11 @@ class Pairs:
         """From (source ids, target ids), both ending with eos."""
         both = list(examples)
         return cls(Ragged.of(one for one, _ in both), Ragged.of(two for _, two in both), weight)
+
+    @classmethod
+    def join(cls, parts: Sequence["Pairs"]) -> "Pairs":
+        """The examples of all parts, in order."""
+        return cls(Ragged.join([part.source for part in parts]), Ragged.join([part.target for part in parts]))
 
     def weighted(self, weight: float) -> "Pairs":
         return replace(self, weight=weight)
@@ -66,33 +69,30 @@ def pair_examples(
     eos = tokenizer.require("eos")
     one = [] if target_mark is None else [_control(tokenizer, target_mark)]
     two = None if source_mark is None else [_control(tokenizer, source_mark)]
-    rows: dict[str, tuple[list[Ragged], list[Ragged]]] = {}
-    for chunk in _chunks(pairs):
+    parts: dict[str, list[Pairs]] = {}
+    for chunk in chunks(pairs):
         sources = tokenizer.encode_ids([pair.source for pair in chunk])
         targets = tokenizer.encode_ids([pair.target for pair in chunk])
-        found: dict[str, tuple[list[list[int]], list[list[int]]]] = {}
+        found: dict[str, list[tuple[list[int], list[int]]]] = {}
         for pair, left, right in zip(chunk, sources, targets, strict=True):
             if not pair.source.strip() or not pair.target.strip():
                 report.empty += 1
                 report.note(say("line {line}: a blank side", line=pair.line))
                 continue
+            kept = found.setdefault(pair.domain, [])
             directions = [(one, left, right)] if two is None else [(one, left, right), (two, right, left)]
-            kept = found.setdefault(pair.domain, ([], []))
             for mark, source, target in directions:
-                if len(mark) + len(source) >= max_source or len(target) >= max_target:
+                if len(mark) + len(source) < max_source and len(target) < max_target:
+                    kept.append(([*mark, *source, eos], [*target, eos]))
+                else:
                     report.long += 1
-                    counts = {"source": len(source), "target": len(target)}
+                    sizes = {"source": len(source), "target": len(target)}
                     report.note(
-                        say("line {line}: too long: tokens {source} → {target}", line=pair.line, **counts)
+                        say("line {line}: too long: tokens {source} → {target}", line=pair.line, **sizes)
                     )
-                    continue
-                kept[0].append([*mark, *source, eos])
-                kept[1].append([*target, eos])
-        for domain, (left, right) in found.items():
-            into = rows.setdefault(domain, ([], []))
-            into[0].append(Ragged.of(left))
-            into[1].append(Ragged.of(right))
-    return {domain: Pairs(Ragged.join(left), Ragged.join(right)) for domain, (left, right) in rows.items()}
+        for domain, kept in found.items():
+            parts.setdefault(domain, []).append(Pairs.of(kept))
+    return {domain: Pairs.join(each) for domain, each in parts.items()}
 
 
 def _control(tokenizer: Tokenizer, mark: str) -> int:
@@ -103,12 +103,6 @@ def _control(tokenizer: Tokenizer, mark: str) -> int:
             "{mark!r} is no control token of the tokenizer; it has: {known}", mark=mark, known=known
         )
     return id
-
-
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    iterator = iter(pairs)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk
 
 
 class PairBatches(Batches[Cut]):
@@ -128,25 +122,22 @@ class PairBatches(Batches[Cut]):
         """`budget` is the largest B·(S+T), padding included. Lengths are rounded up to `multiple`: on everyday
         sentences 2 leaves 4 % padding in about 700 shapes, 4 leaves 10 % in 300. `index` of a batch counts examples
         through all parts in order."""
-        self._source = Ragged.join([part.source for part in parts])
-        self._target = Ragged.join([part.target for part in parts])
+        joined = Pairs.join(parts)
+        self._source, self._target = joined.source, joined.target
         if not len(self._source):
             raise CutawayError("no pairs to make batches of")
         if not any(part.weight > 0 and len(part) for part in parts):
             raise CutawayError("no pairs to make batches of: every part has weight 0")
-        for name, value in (("budget", budget), ("multiple", multiple), ("row_multiple", row_multiple)):
+        grid = {"budget": budget, "multiple": multiple, "row_multiple": row_multiple}
+        for name, value in grid.items():
             if value < 1:
                 raise CutawayError("{name} is {value}, expected at least 1", name=name, value=value)
         super().__init__(
             seed,
-            {
-                "examples": [len(part) for part in parts],
-                "weights": [part.weight for part in parts],
-                "data": [self._source.checksum(), self._target.checksum()],
-                "budget": budget,
-                "multiple": multiple,
-                "row_multiple": row_multiple,
-            },
+            examples=[len(part) for part in parts],
+            weights=[part.weight for part in parts],
+            data=[self._source.checksum(), self._target.checksum()],
+            **grid,
         )
         self._weights = [(len(part), part.weight) for part in parts]
         self._budget, self._multiple, self._row_multiple = budget, multiple, row_multiple
@@ -184,8 +175,8 @@ class PairBatches(Batches[Cut]):
         target[:, 0] = self._decoder_start_id
         target[:, 1:] = labels[:, :-1]
         target[target == IGNORED] = self._pad_id
-        inputs = {"source": tensor(source), "target": tensor(target)}
+        inputs = {"source": from_numpy(source), "target": from_numpy(target)}
         lengths = self._source.offsets[entry.rows + 1] - self._source.offsets[entry.rows]
         if lengths.min() < entry.source:
-            inputs["source_mask"] = tensor(np.arange(entry.source) < lengths[:, None])
-        return Batch(inputs, tensor(labels), tensor(entry.rows))
+            inputs["source_mask"] = from_numpy(np.arange(entry.source) < lengths[:, None])
+        return Batch(inputs, from_numpy(labels), from_numpy(entry.rows))

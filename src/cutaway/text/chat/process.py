@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
 from cutaway.errors import CutawayError
 from cutaway.words import say
@@ -134,19 +133,15 @@ def _exchange(process: subprocess.Popen[bytes], line: bytes, seconds: float) -> 
     clock = threading.Timer(seconds, process.kill)
     clock.daemon = True
     clock.start()
+    assert process.stdin is not None and process.stdout is not None, "the process was started with pipes"
     try:
-        _pipe(process.stdin).write(line)
-        _pipe(process.stdin).flush()
-        return _pipe(process.stdout).readline(_LONGEST_ANSWER)
+        process.stdin.write(line)
+        process.stdin.flush()
+        return process.stdout.readline(_LONGEST_ANSWER)
     except BrokenPipeError:
         return b""
     finally:
         clock.cancel()
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None, "the process was started with pipes"
-    return pipe
 
 
 SHARED = TemplateProcess()

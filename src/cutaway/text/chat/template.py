@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 
 from cutaway.errors import CutawayError
 from cutaway.text.chat import process
@@ -173,9 +173,7 @@ class Spellings:
                 yield stop - n, stop
 
 
-@lru_cache(maxsize=8)
-def spellings_of(controls: tuple[str, ...]) -> Spellings:
-    return Spellings(controls)
+spellings_of = lru_cache(maxsize=8)(Spellings)
 
 
 class Marks:
@@ -214,11 +212,11 @@ class Marks:
             else:
                 spans.append((start, stop))
         self._marked |= {text[start:stop].lower() for start, stop in spans}
-        edges = [0, *(edge for span in spans for edge in span), len(text)]
-        # Text, suspect, text, suspect, …, text: before every suspect one mark, after it the other.
-        pieces = [text[start:stop] for start, stop in pairwise(edges)]
-        between = [(self._opening, self._closing)[i % 2] for i in range(len(pieces) - 1)]
-        return "".join(part for pair in zip(pieces, [*between, ""], strict=True) for part in pair)
+        parts, at = [], 0
+        for start, stop in spans:
+            parts += [text[at:start], self._opening, text[start:stop], self._closing]
+            at = stop
+        return "".join([*parts, text[at:]])
 
     def take_out(self, text: str) -> tuple[str, Spans]:
         """A rendered text without its marks, and where the template itself spelled control tokens.

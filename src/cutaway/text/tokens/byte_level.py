@@ -5,12 +5,14 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, about
 from cutaway.files import read_json
 from cutaway.text.tokens import tokenizer_json
+from cutaway.text.tokens.plan import ROBERTA_ROLES
 from cutaway.text.tokens.tokenizer_json import Part
 
 
@@ -103,22 +105,14 @@ def bytes_of(piece: str) -> bytes:
 
 _MERGES = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
 _CUT_OF_CLASS = {"Qwen2Tokenizer": "qwen2", "Qwen2TokenizerFast": "qwen2"}
-_ROBERTA = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "bos": "<s>",
-    "eos": "</s>",
-    "mask": "<mask>",
-    "cls": "<s>",
-    "sep": "</s>",
-}
 _GPT2_ROLES = {"bos": "<|endoftext|>", "eos": "<|endoftext|>"}
 
 
 def read_vocab_json(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str, str]]:
     """The tokenizer.json of GPT-2's and RoBERTa's files (`vocab.json` with `merges.txt`; at OpenAI `encoder.json` with
     `vocab.bpe`), and the roles of its control tokens; other classes by `tokenizer_class` in the settings."""
-    vocabulary = {piece: tokenizer_json.checked_id(id, piece, file) for piece, id in read_json(file).items()}
+    with about(file):
+        vocabulary = {piece: tokenizer_json.checked_id(id, piece) for piece, id in read_json(file).items()}
     if any(piece.endswith("</w>") for piece in vocabulary):
         raise CutawayError(
             "{file}: pieces end in '</w>': this kind of BPE is not read, only byte-level BPE (GPT-2's)",
@@ -131,10 +125,10 @@ def read_vocab_json(file: Path, settings: Mapping[str, object]) -> tuple[Part, d
         if line and not (number == 1 and line.startswith("#version"))
     ]
     wraps = "<s>" in vocabulary and "</s>" in vocabulary
-    usual = _ROBERTA if wraps else _GPT2_ROLES
+    usual = ROBERTA_ROLES if wraps else _GPT2_ROLES
     roles = {role: content for role, content in usual.items() if content in vocabulary}
     added = [
-        {**tokenizer_json.added_token(id, content), "lstrip": content == "<mask>"}
+        tokenizer_json.added_token(id, content, lstrip=content == "<mask>")
         for id, content in sorted({vocabulary[content]: content for content in roles.values()}.items())
     ]
     description = describe(
@@ -176,12 +170,8 @@ def flag(settings: Mapping[str, object], key: str, default: bool, file: Path) ->
     """A yes or no of the tokenizer_config.json beside the file."""
     value = settings.get(key, default)
     if not isinstance(value, bool):
-        raise CutawayError(
-            "{file}: {key} is {value!r}, expected true or false",
-            file=file.parent / "tokenizer_config.json",
-            key=key,
-            value=value,
-        )
+        with about(file.parent / "tokenizer_config.json"):
+            raise CutawayError("{key} is {value!r}, expected true or false", key=key, value=value)
     return value
 
 
@@ -267,13 +257,10 @@ def _ranks(file: Path) -> dict[bytes, int]:
         line = line.removesuffix(b"\r")
         if not line:
             continue
-        found = _LINE.fullmatch(line)
-        try:
-            piece = (
-                base64.b64decode(found[1], validate=True) if found and int(found[2]) == len(pieces) else b""
-            )
-        except binascii.Error:
-            piece = b""
+        found, piece = _LINE.fullmatch(line), b""
+        if found and int(found[2]) == len(pieces):
+            with suppress(binascii.Error):
+                piece = base64.b64decode(found[1], validate=True)
         if not piece:
             raise CutawayError(
                 "{file}:{line}: expected a piece in base64 and the rank {rank}",

@@ -8,14 +8,12 @@ U+3099 stay two characters. Here sentencepiece's reading holds, which models wer
 """
 
 import base64
-import binascii
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import tokenizers
 
-from cutaway.errors import CutawayError
+from cutaway.errors import about
 from cutaway.text.tokens import encoding, tokenizer_json
 from cutaway.text.tokens.encoding import BYTE_PIECE, Cut, Spans
 from cutaway.text.tokens.sentencepiece_model import (
@@ -26,7 +24,7 @@ from cutaway.text.tokens.sentencepiece_model import (
     processor,
     written,
 )
-from cutaway.words import say
+from cutaway.words import Phrase, say
 
 # In tokenizer_config.json: the tokenizer.json was a SentencePiece Unigram model.
 SETTING = "sentencepiece_unigram"
@@ -38,7 +36,8 @@ class LibraryCutter:
 
     def __init__(self, source: str, charsmap: "Replacements | None", byte_fallback: bool, where: str) -> None:
         """`source` is the text of a tokenizer.json without that table."""
-        self.engine = tokenizer_json.build(source, where)
+        with about(where):
+            self.engine = tokenizer_json.build(source)
         self._charsmap, self._byte_fallback = charsmap, byte_fallback
         # For one, where the unknown piece is missing.
         self._failure = say("{where}: cannot tokenise", where=where)
@@ -69,7 +68,7 @@ class Replacements:
 
     def __init__(self, encoded: str, kept: Collection[str], where: str) -> None:
         """`encoded` is the table in base64. CutawayError naming `where` for a malformed one."""
-        self._where = where
+        self._failure = _malformed_table(where)
         # The library wants an unknown and a normal piece.
         pieces = [Piece(tokenizer_json.UNREACHABLE, 0.0, PieceType.UNKNOWN)]
         pieces.append(Piece(2 * tokenizer_json.UNREACHABLE, 0.0, PieceType.NORMAL))
@@ -80,32 +79,23 @@ class Replacements:
 
     def text(self, text: str) -> str:
         """The text with its replacements made."""
-        try:
+        with tokenizer_json.named_failure(self._failure):
             return self._processor.normalize(text)
-        except (RuntimeError, UnicodeDecodeError) as error:
-            raise self._malformed(error) from error
 
     def aligned(self, text: str) -> tuple[str, Spans]:
         """The new text, and for each of its characters the part of the old text that it stands for."""
-        try:
+        with tokenizer_json.named_failure(self._failure):
             new, places = self._processor.normalize(text, with_offsets=True)
-        except (RuntimeError, UnicodeDecodeError) as error:
-            raise self._malformed(error) from error
         return new, _spans(places)
 
-    def _malformed(self, error: Exception) -> CutawayError:
-        return CutawayError(
-            "{where}: malformed precompiled_charsmap: {error}", where=self._where, error=error
-        )
+
+def _malformed_table(where: str) -> Phrase:
+    return say("{where}: malformed precompiled_charsmap", where=where)
 
 
 def _table(encoded: str, where: str) -> bytes:
-    try:
+    with tokenizer_json.named_failure(_malformed_table(where)):
         return base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise CutawayError(
-            "{where}: malformed precompiled_charsmap: {error}", where=where, error=error
-        ) from error
 
 
 def _spans(places: Sequence[int]) -> Spans:
@@ -196,39 +186,33 @@ class SentencePieceCutter:
 
     def cut(self, text: str) -> Cut:
         """One text, with places."""
-        with tokenizer_json.named_failure(self._failure):
-            return self._whole(text)
-
-    def _whole(self, text: str) -> Cut:
         whole = Cut([], [], [])
-        for start, stop, mark in self._parts(text):
-            part = self._cut(text[start:stop])
-            whole.ids.extend(part.ids)
-            whole.offsets.extend((start + first, start + last) for first, last in part.offsets)
-            whole.surfaces.extend(part.surfaces)
-            if mark is not None:
-                id, end = mark
-                whole.ids.append(id)
-                whole.offsets.append((stop, end))
-                whole.surfaces.append(text[stop:end])
+        start = 0
+        with tokenizer_json.named_failure(self._failure):
+            for mark, stop, end in [*self._controls(text), (None, len(text), len(text))]:
+                part = self._cut(text[start:stop])
+                whole.ids.extend(part.ids)
+                whole.offsets.extend((start + first, start + last) for first, last in part.offsets)
+                whole.surfaces.extend(part.surfaces)
+                if mark is not None:
+                    whole.ids.append(mark)
+                    whole.offsets.append((stop, end))
+                    whole.surfaces.append(text[stop:end])
+                start = end
         return whole
 
-    def _parts(self, text: str) -> Iterator[tuple[int, int, tuple[int, int] | None]]:
-        """Stretches of plain text, each with the control token after it and where that ends."""
+    def _controls(self, text: str) -> list[tuple[int, int, int]]:
+        """The control tokens in a text, each with where it begins and ends."""
         if self._marks is None:
-            yield 0, len(text), None
-            return
+            return []
+        added = self._description["added_tokens"]
+        special = {token["id"]: token["content"] for token in added if token["special"]}
         found = self._marks.encode(text, add_special_tokens=False)
-        special = {
-            token["id"]: token["content"] for token in self._description["added_tokens"] if token["special"]
-        }
-        marks = [
-            (id, *span)
-            for id, span in zip(found.ids, found.offsets, strict=True)
-            if id in special and special[id] in text[slice(*span)]
+        return [
+            (id, begin, end)
+            for id, (begin, end) in zip(found.ids, found.offsets, strict=True)
+            if id in special and special[id] in text[begin:end]
         ]
-        for (_, _, start), (id, stop, end) in pairwise([(-1, 0, 0), *marks, (-1, len(text), len(text))]):
-            yield start, stop, (id, end) if id >= 0 else None
 
     def _cut(self, text: str) -> Cut:
         found = self._processor.encode(text, return_type="offset_mapping")

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from cutaway.errors import CutawayError, brief, nearest
+from cutaway.errors import CutawayError, about, brief, nearest
 from cutaway.text.tokens import byte_level, tokenizer_json
 from cutaway.text.tokens.sentencepiece_model import (
     Piece,
@@ -49,19 +49,18 @@ def from_gguf(metadata: Mapping[str, object], where: str = "the GGUF file") -> T
 
     Models "gpt2" (byte-level BPE, cut by the rule that `tokenizer.ggml.pre` names) and "llama" (SentencePiece BPE).
     Raises CutawayError naming `where` and the key for what is missing, malformed or not known."""
-    return _Reader(metadata, where).tokenizer()
+    with about(where):
+        return _Reader(metadata, where).tokenizer()
 
 
 class _Reader:
     def __init__(self, metadata: Mapping[str, object], where: str) -> None:
         self._metadata, self._where = metadata, where
         self._pieces = self._strings("tokens")
-        types = self._get("token_type")
-        if types is None:
-            self._types = [PieceType.NORMAL] * len(self._pieces)
-        else:
+        self._types = [PieceType.NORMAL] * len(self._pieces)
+        if self._get("token_type") is not None:
             self._types = [self._type(number) for number in self._list("token_type")]
-        self._same_length("token_type", self._types)
+            self._same_length("token_type", self._types)
 
     def tokenizer(self) -> Tokenizer:
         readers = {"gpt2": self._byte_level, "llama": self._sentencepiece}
@@ -83,18 +82,17 @@ class _Reader:
         name = "default" if name is None else name
         if not isinstance(name, str) or name not in _CUT_OF:
             raise CutawayError(
-                "{where}: {key} is {value}{hint}, a rule for cutting text that is not known here; known: {known}",
-                where=self._where,
+                "{key} is {value}{hint}, a rule for cutting text that is not known here; known: {known}",
                 key=_PREFIX + "pre",
                 value=brief(name),
                 hint=nearest(name, _CUT_OF) if isinstance(name, str) else "",
                 known=", ".join(_CUT_OF),
             )
         merges = [
-            byte_level.merge(text, f"{self._where}: {_PREFIX}merges[{number}]")
+            byte_level.merge(text, f"{_PREFIX}merges[{number}]")
             for number, text in enumerate(self._strings("merges"))
         ]
-        vocabulary = tokenizer_json.numbered(self._pieces, self._where)
+        vocabulary = tokenizer_json.numbered(self._pieces)
         return byte_level.describe(
             vocabulary,
             merges,
@@ -109,7 +107,7 @@ class _Reader:
         scores = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
         self._same_length("scores", scores)
         if self._get("token_type") is None:
-            pieces = typed(self._pieces, scores, self._where)
+            pieces = typed(self._pieces, scores)
         else:
             pieces = [Piece(*row) for row in zip(self._pieces, scores, self._types, strict=True)]
         rules = Rules(
@@ -150,11 +148,7 @@ class _Reader:
 
     def _unexpected(self, key: str, value: object, expected: Text) -> CutawayError:
         return CutawayError(
-            "{where}: {key} is {value}, expected {expected}",
-            where=self._where,
-            key=_PREFIX + key,
-            value=brief(value),
-            expected=expected,
+            "{key} is {value}, expected {expected}", key=_PREFIX + key, value=brief(value), expected=expected
         )
 
     def _list(self, key: str) -> list[object]:
@@ -194,8 +188,7 @@ class _Reader:
     def _same_length(self, key: str, values: Sequence[object]) -> None:
         if len(values) != len(self._pieces):
             raise CutawayError(
-                "{where}: {key} has {found} usable entries, expected {expected}",
-                where=self._where,
+                "{key} has {found} usable entries, expected {expected}",
                 key=_PREFIX + key,
                 found=len(values),
                 expected=len(self._pieces),

@@ -121,20 +121,19 @@ def _subwords(source: Sequence[str | Path], plan: Plan) -> Tokenizer:
             characters=len(alphabet),
             least=len(fixed) + len(alphabet),
         )
-    normalizer = normalizers.Sequence(steps) if steps else None
-    learn = _unigram if plan.kind == "unigram" else _bpe
-    learner = _ruled(models.Unigram() if plan.kind == "unigram" else models.BPE(), normalizer, pre_tokenizer)
-    tokenizer = _ruled(learn(learner, cut, room, alphabet, fixed, plan), normalizer, pre_tokenizer)
+    empty, learn = (models.Unigram(), _unigram) if plan.kind == "unigram" else (models.BPE(), _bpe)
+    learner = _ruled(empty, steps, pre_tokenizer)
+    tokenizer = _ruled(learn(learner, cut, room, alphabet, fixed, plan), steps, pre_tokenizer)
     tokenizer.decoder = decoder
     return tokenizer
 
 
 def _ruled(
-    model: models.Model, normalizer: normalizers.Normalizer | None, pre_tokenizer: pre_tokenizers.PreTokenizer
+    model: models.Model, steps: list[normalizers.Normalizer], pre_tokenizer: pre_tokenizers.PreTokenizer
 ) -> Tokenizer:
     tokenizer = Tokenizer(model)
-    if normalizer is not None:
-        tokenizer.normalizer = normalizer
+    if steps:
+        tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizer
     return tokenizer
 
@@ -142,15 +141,16 @@ def _ruled(
 def _bpe(
     learner: Tokenizer, texts: Iterable[str], room: int, alphabet: list[str], fixed: list[str], plan: Plan
 ) -> models.Model:
-    _learn_bpe(learner, texts, room, alphabet, plan.min_count)
-    vocabulary = {piece: id for id, piece in enumerate([*fixed, *_by_id(learner)])}
+    pieces = _learn_bpe(learner, texts, room, alphabet, plan.min_count)
+    vocabulary = {piece: id for id, piece in enumerate([*fixed, *pieces])}
     merges = [(left, right) for left, right in json.loads(learner.to_str())["model"]["merges"]]
     return models.BPE(vocab=vocabulary, merges=merges, byte_fallback=plan.kind == "bpe")
 
 
 def _learn_bpe(
     learner: Tokenizer, texts: Iterable[str], room: int, alphabet: list[str], min_count: int
-) -> None:
+) -> list[str]:
+    """The pieces in the order in which they were learned, the alphabet first."""
     trainer = trainers.BpeTrainer(
         vocab_size=room,
         min_frequency=min_count,
@@ -159,9 +159,6 @@ def _learn_bpe(
         show_progress=False,
     )
     learner.train_from_iterator(texts, trainer)
-
-
-def _by_id(learner: Tokenizer) -> list[str]:
     vocabulary = learner.get_vocab()
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
@@ -179,16 +176,13 @@ def _unigram(
 
 def _wordpiece(source: Sequence[str | Path], plan: Plan) -> Tokenizer:
     assert plan.unk is not None and plan.vocab_size is not None
-    normalizer = normalizers.Sequence(
-        [
-            *_normalizers(plan, lowercase=False),
-            normalizers.BertNormalizer(
-                clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=plan.lowercase
-            ),
-        ]
+    bert = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=plan.lowercase
     )
+    steps = [*_normalizers(plan, lowercase=False), bert]
+    normalizer = normalizers.Sequence(steps)
     pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    alphabet = _alphabet(source, plan, [normalizer])
+    alphabet = _alphabet(source, plan, steps)
     kept = {character for character in alphabet if ord(character) < _PRIVATE}
     # The library's own trainer numbers inner characters at random, and ties are broken by number. So inner ones are
     # written as private characters here, and plain BPE, with a fixed alphabet, learns the pieces.
@@ -215,14 +209,13 @@ def _wordpiece(source: Sequence[str | Path], plan: Plan) -> Tokenizer:
         )
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    _learn_bpe(learner, map(" ".join, marked()), room, both, plan.min_count)
     pieces = []
-    for piece in _by_id(learner):
+    for piece in _learn_bpe(learner, map(" ".join, marked()), room, both, plan.min_count):
         spelled = "".join(plain.get(character, character) for character in piece)
         pieces.append("##" + spelled if piece[0] in plain else spelled)
     vocabulary = {piece: id for id, piece in enumerate([*plan.controls, *pieces])}
     model = models.WordPiece(vocab=vocabulary, unk_token=plan.unk)
-    tokenizer = _ruled(model, normalizer, pre_tokenizer)
+    tokenizer = _ruled(model, steps, pre_tokenizer)
     between_han = decoders.Replace(Regex(rf"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])"), "")
     tokenizer.decoder = decoders.Sequence(
         [decoders.WordPiece("##", cleanup=False), decoders.Fuse(), between_han]
@@ -245,20 +238,28 @@ def _whole(source: Sequence[str | Path], plan: Plan, split: pre_tokenizers.PreTo
     """A vocabulary of what `split` gives, the most frequent first, ties by code point."""
     assert plan.unk is not None
     steps = _normalizers(plan)
-    normalizer = normalizers.Sequence(steps) if steps else None
-    counts: Counter[str] = Counter()
-    for text in _texts(source):
-        text = normalizer.normalize_str(text) if normalizer is not None else text
-        if plan.kind == "characters":
-            counts.update(text)
-        else:
-            counts.update(word for word, _ in split.pre_tokenize_str(text))
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    texts, cut = _normal(source, steps), split.pre_tokenize_str
+    ranked = _ranked(
+        texts if plan.kind == "characters" else ([word for word, _ in cut(text)] for text in texts)
+    )
     kept = [word for word, count in ranked if count >= plan.min_count and word not in plan.controls]
     if plan.vocab_size is not None:
         kept = kept[: max(0, plan.vocab_size - len(plan.controls))]
     vocabulary = {piece: id for id, piece in enumerate([*plan.controls, *kept])}
-    return _ruled(models.WordLevel(vocab=vocabulary, unk_token=plan.unk), normalizer, split)
+    return _ruled(models.WordLevel(vocab=vocabulary, unk_token=plan.unk), steps, split)
+
+
+def _ranked(texts: Iterable[Iterable[str]]) -> list[tuple[str, int]]:
+    """How often each part occurs in all texts, the most frequent first, ties by code point."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _normal(source: Iterable[str | Path], steps: list[normalizers.Normalizer]) -> Iterator[str]:
+    normalizer = normalizers.Sequence(steps)
+    return (normalizer.normalize_str(text) if steps else text for text in _texts(source))
 
 
 def _normalizers(plan: Plan, lowercase: bool = True) -> list[normalizers.Normalizer]:
@@ -272,16 +273,12 @@ def _normalizers(plan: Plan, lowercase: bool = True) -> list[normalizers.Normali
 
 def _alphabet(source: Sequence[str | Path], plan: Plan, steps: list[normalizers.Normalizer]) -> list[str]:
     """The characters that get pieces of their own, by code point: ASCII, then the most frequent others."""
-    counts: Counter[str] = Counter()
-    changes = normalizers.Sequence(steps) if plan.normalization != "none" or plan.lowercase else None
-    for text in _texts(source):
-        counts.update(changes.normalize_str(text) if changes is not None else text)
-    total = counts.total()
+    ranked = _ranked(_normal(source, steps if plan.normalization != "none" or plan.lowercase else []))
+    total = sum(count for _, count in ranked)
     if not total:
         raise CutawayError("no text to learn a vocabulary from: every line is empty")
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     kept = set(_ASCII)
-    covered = sum(counts[character] for character in kept)
+    covered = sum(count for character, count in ranked if character in kept)
     for character, count in ranked:
         enough = len(kept) >= plan.alphabet if plan.alphabet is not None else covered >= plan.coverage * total
         if enough:

@@ -1,6 +1,6 @@
 """A token that a reader names: by its id, as a word, or by its piece."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import index
 from typing import SupportsIndex
 
@@ -48,8 +48,8 @@ def find_token(token: SupportsIndex | str, size: int, tokenizers: Sequence[Token
             token=brief(token),
             last=size - 1,
         )
-    for meaning in _MEANINGS:
-        named = {id for tokenizer in tokenizers for id in meaning(tokenizer, token) if id < size}
+    for found in zip(*(_meanings(token, tokenizer) for tokenizer in tokenizers), strict=True):
+        named = {id for ids in found for id in ids if id < size}
         if len(named) > 1:
             several = ", ".join(f"{piece_label(id, tokenizers[0])} (id {id})" for id in sorted(named))
             raise CutawayError(
@@ -70,42 +70,23 @@ def piece_label(id: int, tokenizer: Tokenizer | None) -> str:
         return f"⟨{id}⟩"
 
 
-def _control(tokenizer: Tokenizer, text: str) -> list[int]:
-    return [id for id, spelled in tokenizer.controls.items() if spelled == text]
-
-
-def _word(tokenizer: Tokenizer, text: str) -> list[int]:
-    return [] if text.startswith((" ", SPACE)) else _single(tokenizer, text)
-
-
-def _piece(tokenizer: Tokenizer, text: str) -> list[int]:
+def _meanings(text: str, tokenizer: Tokenizer) -> Iterator[Iterable[int]]:
+    """The tokens that a text may mean, in the order that `find_token` gives."""
     spaced = text.replace(SPACE, " ")
-    found = (tokenizer.id(spelled) for spelled in (text, spaced, spaced.replace(" ", SPACE)))
-    return [id for id in found if id is not None]
-
-
-def _word_after_space(tokenizer: Tokenizer, text: str) -> list[int]:
-    return _single(tokenizer, text if text.startswith((" ", SPACE)) else f" {text}")
-
-
-def _single(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text where it is one, and known."""
-    ids = tokenizer.encode_ids([text.replace(SPACE, " ")])[0]
-    return ids if len(ids) == 1 and ids[0] != tokenizer.role("unk") else []
-
-
-def _as_shown(tokenizer: Tokenizer, text: str) -> list[int]:
+    begins_with_space = spaced.startswith(" ")
+    yield [id for id, spelled in tokenizer.controls.items() if spelled == text]
+    yield [] if begins_with_space else _single(spaced, tokenizer)
+    pieces = (tokenizer.id(spelled) for spelled in (text, spaced, spaced.replace(" ", SPACE)))
+    yield [id for id in pieces if id is not None]
+    yield _single(spaced if begins_with_space else f" {spaced}", tokenizer)
     shown = visible(text)
-    return [id for id, label in enumerate(_labels(tokenizer)) if label == shown]
+    yield [id for id, label in enumerate(_labels(tokenizer)) if label == shown]
 
 
-_MEANINGS: tuple[Callable[[Tokenizer, str], list[int]], ...] = (
-    _control,
-    _word,
-    _piece,
-    _word_after_space,
-    _as_shown,
-)
+def _single(text: str, tokenizer: Tokenizer) -> list[int]:
+    """The tokens of a text where it is one, and known."""
+    [ids] = tokenizer.encode_ids([text])
+    return ids if len(ids) == 1 and ids[0] != tokenizer.role("unk") else []
 
 
 def _not_one(text: str, tokenizer: Tokenizer) -> CutawayError:

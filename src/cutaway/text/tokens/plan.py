@@ -8,8 +8,9 @@ from cutaway.errors import CutawayError, nearest
 Kind = Literal["bpe-bytes", "bpe", "unigram", "wordpiece", "words", "characters"]
 Normalization = Literal["none", "nfc", "nfkc"]
 DEFAULT_ROLES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
-MOST_PIECES = 10_000_000
 BERT_ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+ROBERTA_ROLES = {**DEFAULT_ROLES, "cls": "<s>", "sep": "</s>", "mask": "<mask>"}  # fairseq's
+MOST_PIECES = 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True)

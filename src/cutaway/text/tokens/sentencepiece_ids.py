@@ -7,17 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cutaway.errors import CutawayError, brief
+from cutaway.errors import CutawayError, about, brief
 from cutaway.files import read_json
 from cutaway.text.tokens.encoding import Cut
-from cutaway.text.tokens.sentencepiece_model import (
-    Piece,
-    PieceType,
-    SentencePieceModel,
-    describe,
-    parse,
-)
-from cutaway.text.tokens.tokenizer_json import Part
+from cutaway.text.tokens.plan import DEFAULT_ROLES, ROBERTA_ROLES
+from cutaway.text.tokens.sentencepiece_model import Piece, PieceType, SentencePieceModel, describe, parse
+from cutaway.text.tokens.tokenizer_json import Part, checked_id
 
 _SENTINELS = 100  # T5's, unless its settings say otherwise
 _MAX_SENTINELS = 10_000
@@ -42,8 +37,7 @@ def read_model(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[s
     looks_like_t5 = [piece.text for piece in pieces[:3]] == ["<pad>", "</s>", "<unk>"]
     if name in _FAIRSEQ:
         pieces = _fairseq(pieces, settings)
-        roles = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>", "mask": "<mask>"}
-        roles |= {"cls": "<s>", "sep": "</s>"}
+        roles = ROBERTA_ROLES
         # All others put a language there.
         before, after = ["<s>"] if name == "XLMRoberta" else [], ["</s>"]
     elif name in ("T5", "MT5") or "extra_ids" in settings or (not name and looks_like_t5):
@@ -51,8 +45,7 @@ def read_model(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[s
         roles = {"pad": "<pad>", "eos": "</s>", "unk": "<unk>"}
         after = ["</s>"]
     else:
-        usual = {"unk": "<unk>", "bos": "<s>", "eos": "</s>", "pad": "<pad>"}
-        roles = {role: content for role, content in usual.items() if content in contents}
+        roles = {role: content for role, content in DEFAULT_ROLES.items() if content in contents}
         if settings.get("add_bos_token", model.kind == "bpe") and "bos" in roles:
             before = ["<s>"]
         if settings.get("add_eos_token", False) and "eos" in roles:
@@ -120,7 +113,7 @@ class JointVocabulary:
         ]
 
 
-def read_marian(folder: Path, settings: Mapping[str, object]) -> tuple[str, JointVocabulary]:
+def read_marian(folder: Path) -> tuple[str, JointVocabulary]:
     """Marian's (OPUS-MT): the tokenizer.json of the source side, and what it cannot say; `source.spm` and `target.spm`
     cut the text, `vocab.json` gives the ids of both. CutawayError naming the file for whatever is malformed."""
     numbers, files = _numbered_files(folder, SIDES)
@@ -142,19 +135,10 @@ def read_m2m100(folder: Path, settings: Mapping[str, object]) -> tuple[str, Join
 
 def _numbered_files(folder: Path, models: Sequence[str]) -> tuple[dict[str, int], dict[str, bytes]]:
     file = folder / NUMBERS
-    numbers: dict[str, int] = {}
-    for piece, id in read_json(file).items():
-        if not isinstance(id, int) or not 0 <= id < _MAX_IDS:
-            raise CutawayError(
-                "{file}: piece {piece!r} has id {id}, expected a whole number below {limit:,}",
-                file=file,
-                piece=piece,
-                id=brief(id),
-                limit=_MAX_IDS,
-            )
-        numbers[piece] = id
-    if len(set(numbers.values())) < len(numbers):
-        raise CutawayError("{file}: two pieces have the same id; expected an id for each", file=file)
+    with about(file):
+        numbers = {piece: checked_id(id, piece, _MAX_IDS) for piece, id in read_json(file).items()}
+        if len(set(numbers.values())) < len(numbers):
+            raise CutawayError("two pieces have the same id; expected an id for each")
     return numbers, {NUMBERS: file.read_bytes()} | {name: (folder / name).read_bytes() for name in models}
 
 
@@ -172,11 +156,10 @@ def _side(
             "{where}: its unknown piece {piece!r} is not in vocab.json", where=where, piece=unknown
         )
     special = set(model.names(PieceType.CONTROL))
-    texts = [""] * (max(numbers.values(), default=-1) + 1)  # by id, "" where no piece has that id
-    for text, id in numbers.items():
-        texts[id] = text
+    texts = {id: text for text, id in numbers.items()}
     pieces: list[Piece] = []
-    for id, text in enumerate(texts):
+    for id in range(max(texts, default=-1) + 1):
+        text = texts.get(id, "")
         if text == unknown:
             pieces.append(Piece(text, 0.0, PieceType.UNKNOWN))
         elif text in own:

@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from typing import Any
 
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, about
 from cutaway.text.tokens import tokenizer_json
 from cutaway.text.tokens.encoding import BYTE_PIECE
-from cutaway.text.tokens.tokenizer_json import MOST_PIECES, UNREACHABLE, Part, replace
+from cutaway.text.tokens.tokenizer_json import UNREACHABLE, Part, replace
 
 _KINDS = {1: "unigram", 2: "bpe"}
 # Earlier versions crash on damaged files: 0.2.0 on 335 of 568 of which 0.2.3 survives all.
@@ -99,44 +100,28 @@ def processor(data: bytes, where: str):
 
 def parse(data: bytes, where: str) -> SentencePieceModel:
     """The model in the bytes of a file. CutawayError naming `where` for whatever is malformed or not supported."""
-    if not data.startswith(b"\n"):
-        raise CutawayError(
-            "{where}: begins with {data!r}, not with a piece: not a SentencePiece model",
-            where=where,
-            data=data[:4],
-        )
-    processor(data, where)
-    pieces: list[Piece] = []
-    trainer: dict[int, int | bytes] = {}
-    normalizer: dict[int, int | bytes] = {}
-    try:
-        for number, value in _fields(data):
-            if number == 1:
-                pieces.append(_piece(value, len(pieces), where))
-            elif number in (2, 3):
-                (trainer if number == 2 else normalizer).update(_message(value))
-    except (IndexError, TypeError) as error:
-        raise CutawayError("{where}: malformed, expected a SentencePiece model", where=where) from error
-    if len(pieces) > MOST_PIECES:
-        raise CutawayError(
-            "{where}: {count:,} pieces, expected at most {limit:,}",
-            where=where,
-            count=len(pieces),
-            limit=MOST_PIECES,
-        )
-    kind = trainer.get(3, 1)
-    if not isinstance(kind, int) or kind not in _KINDS:
-        raise CutawayError(
-            "{where}: SentencePiece model of type {kind!r}, expected unigram (1) or bpe (2)",
-            where=where,
-            kind=kind,
-        )
-    if trainer.get(24, 0) or not normalizer.get(5, 1):
-        raise CutawayError(
-            "{where}: expected spaces before words, written as ▁ (treat_whitespace_as_suffix off, "
-            "escape_whitespaces on)",
-            where=where,
-        )
+    with about(where):
+        if not data.startswith(b"\n"):
+            raise CutawayError(
+                "begins with {data!r}, not with a piece: not a SentencePiece model", data=data[:4]
+            )
+        processor(data, where)
+        try:
+            fields = list(_fields(data))
+            pieces = [_piece(value, id) for id, value in enumerate(each for n, each in fields if n == 1)]
+            trainer, normalizer = _message(fields, 2), _message(fields, 3)
+        except (LookupError, TypeError) as error:
+            raise CutawayError("malformed, expected a SentencePiece model") from error
+        tokenizer_json.check_number(pieces)
+        kind = trainer.get(3, 1)
+        if kind not in _KINDS:
+            raise CutawayError(
+                "SentencePiece model of type {kind!r}, expected unigram (1) or bpe (2)", kind=kind
+            )
+        if trainer.get(24, 0) or not normalizer.get(5, 1):
+            raise CutawayError(
+                "expected spaces before words, written as ▁ (treat_whitespace_as_suffix off, escape_whitespaces on)"
+            )
     charsmap = normalizer.get(2, b"")
     rules = Rules(
         charsmap=charsmap if isinstance(charsmap, bytes) else b"",
@@ -147,57 +132,50 @@ def parse(data: bytes, where: str) -> SentencePieceModel:
     return SentencePieceModel(_KINDS[kind], pieces, rules)
 
 
-def _piece(value: int | bytes, id: int, where: str) -> Piece:
-    fields = _message(value)
-    text, score, type = fields.get(1), fields.get(2, b"\0\0\0\0"), fields.get(3, 1)
+def _piece(value: int | bytes, id: int) -> Piece:
+    fields = dict(_fields(value)) if isinstance(value, bytes) else {}
     try:
-        spelled = text.decode() if isinstance(text, bytes) else ""
-        (number,) = struct.unpack("<f", score) if isinstance(score, bytes) else (math.nan,)
-        piece = Piece(spelled, number, PieceType(type if isinstance(type, int) else 0))
-    except (ValueError, struct.error):
+        (score,) = struct.unpack("<f", fields.get(2, b"\0\0\0\0"))
+        piece = Piece(fields[1].decode(), score, PieceType(fields.get(3, 1)))
+    except (KeyError, AttributeError, TypeError, ValueError, struct.error):
         piece = None
     if piece is None or not piece.text or not math.isfinite(piece.score):
         raise CutawayError(
-            "{where}: piece {id} is malformed, expected a text in UTF-8, a finite score and a type from 1 to 6",
-            where=where,
-            id=id,
+            "piece {id} is malformed, expected a text in UTF-8, a finite score and a type from 1 to 6", id=id
         )
     return piece
 
 
-def _message(value: int | bytes) -> dict[int, int | bytes]:
-    """Fields of an inner message, the last one of each number."""
-    return dict(_fields(value)) if isinstance(value, bytes) else {}
+def _message(fields: Sequence[tuple[int, Any]], number: int) -> dict[int, Any]:
+    """The fields of the inner message of that number, the last one of each number."""
+    inner = [value for n, value in fields if n == number and isinstance(value, bytes)]
+    return {n: value for message in inner for n, value in _fields(message)}
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field; a number of fixed width comes as its bytes. IndexError at a wrong end."""
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and value, a number or bytes, of each field; a number of fixed width comes as its bytes. LookupError at a
+    wrong end."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
+        wire = tag & 7
+        length, at = ({1: 8, 5: 4}[wire], at) if wire in (1, 5) else _varint(data, at)
         if wire == 0:
-            value, at = _varint(data, at)
-            yield number, value
+            yield tag >> 3, length
             continue
-        length, at = (
-            _varint(data, at) if wire == 2 else ({1: 8, 5: 4}[wire] if wire in (1, 5) else len(data), at)
-        )
-        if length > len(data) - at:
+        if wire not in (1, 2, 5) or length > len(data) - at:
             raise IndexError(at)
-        yield number, data[at : at + length]
+        yield tag >> 3, data[at : at + length]
         at += length
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number of at most ten bytes, and where it ends."""
     value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
+    for place, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
-            return value, at
+            return value, at + place + 1
     raise IndexError(at)
 
 
@@ -229,16 +207,9 @@ def _number(value: int) -> bytes:
     return bytes(groups)
 
 
-def typed(pieces: Sequence[str], scores: Sequence[float], where: str) -> list[Piece]:
+def typed(pieces: Sequence[str], scores: Sequence[float]) -> list[Piece]:
     """Pieces of a file that keeps no types (llama2.c's): `<unk>`, `<s>`, `</s>` and `<0x41>` are what they are called,
     all others are normal."""
-    if len(pieces) != len(scores):
-        raise CutawayError(
-            "{where}: pieces: {pieces:,}, scores: {scores:,}; expected a score for each piece",
-            where=where,
-            pieces=len(pieces),
-            scores=len(scores),
-        )
     named = {"<unk>": PieceType.UNKNOWN, "<s>": PieceType.CONTROL, "</s>": PieceType.CONTROL}
 
     def kind(text: str) -> PieceType:
@@ -264,14 +235,13 @@ def describe(
     Raises CutawayError naming `where` for a piece that stands twice and for any number of unknown pieces but one."""
     pieces, rules = model.pieces, model.rules
     unknown = model.names(PieceType.UNKNOWN)
-    if len(unknown) != 1:
-        raise CutawayError(
-            "{where}: pieces of type unknown: {count}, expected one", where=where, count=len(unknown)
-        )
     unigram = model.kind == "unigram"
     hidden = unigram and bool(model.names(PieceType.UNUSED))
     names = [UNREACHABLE * (hidden and piece.type is PieceType.UNUSED) + piece.text for piece in pieces]
-    vocabulary = tokenizer_json.numbered(names, where)
+    with about(where):
+        if len(unknown) != 1:
+            raise CutawayError("pieces of type unknown: {count}, expected one", count=len(unknown))
+        vocabulary = tokenizer_json.numbered(names)
     special = (PieceType.CONTROL, PieceType.UNKNOWN)
     added = [
         tokenizer_json.added_token(

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, about
 from cutaway.text.tokens import encoding, learning, tokenizer_json, vocabulary_files
 from cutaway.text.tokens.cutting import SETTING, Cutter, LibraryCutter, Replacements, SentencePieceCutter
 from cutaway.text.tokens.encoding import Encoding
@@ -71,10 +71,10 @@ class Tokenizer(Vocabulary):
         if charsmap is not None and not self._by_sentencepiece:
             kept = [token["content"] for token in description["added_tokens"] if token["id"] not in hidden]
             replacements = Replacements(charsmap, kept, where)
-        source = tokenizer_json.without(rest, set(hidden.values()), where)
-        return LibraryCutter(
-            source, replacements, "ByteFallback" in tokenizer_json.decoders(description), where
-        )
+        byte_fallback = "ByteFallback" in tokenizer_json.decoders(description)
+        with about(where):
+            source = tokenizer_json.without(rest, set(hidden.values()))
+        return LibraryCutter(source, replacements, byte_fallback, where)
 
     @cached_property
     def _cutter_with_controls(self) -> Cutter:
@@ -97,8 +97,7 @@ class Tokenizer(Vocabulary):
         are the same); it changes nothing where there is one side. Roles come from `tokenizer_config.json` and
         `special_tokens_map.json` beside it when present, otherwise from the usual names (`<pad>`, …). Raises
         CutawayError naming the file and what is wrong with it."""
-        opened = vocabulary_files.read(Path(path))
-        tokenizer = cls(opened.source, opened.settings, opened.where, opened.joint)
+        tokenizer = cls(*vocabulary_files.read(Path(path)))
         return tokenizer if side == "source" else tokenizer.target
 
     @staticmethod

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tokenizers import Tokenizer
 
-from cutaway.errors import CutawayError, brief
+from cutaway.errors import CutawayError, about, brief
 from cutaway.words import Phrase, say
 
 Part = dict[str, object]
@@ -18,6 +18,8 @@ Around = tuple[list[int], list[int]]
 UNREACHABLE = "\ufdd0"
 MOST_PIECES = 1_200_000  # XLM-V has 901,629
 MOST_IDS = 2**24
+# An added token's, where it is a control token: found in the text as it is, whatever stands beside it.
+FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 _MARKUP = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]")
 
 
@@ -70,16 +72,9 @@ def bpe(
     }
 
 
-def added_token(id: int, content: str, *, special: bool = True, normalized: bool = False) -> Part:
-    """A token found before the model sees the text; `normalized`: found in the normalised text."""
-    flags = {
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": normalized,
-        "special": special,
-    }
-    return {"id": id, "content": content, **flags}
+def added_token(id: int, content: str, **flags: bool) -> Part:
+    """A token found before the model sees the text: a control token, but for `flags`."""
+    return {"id": id, "content": content, **FLAGS, **flags}
 
 
 def in_a_row(kind: str, parts: Sequence[Part]) -> Part:
@@ -127,30 +122,28 @@ def wrapping(
     }
 
 
-def numbered(pieces: Iterable[str], where: str) -> dict[str, int]:
+def numbered(pieces: Iterable[str]) -> dict[str, int]:
     """Each piece with its place as id. CutawayError for a piece that stands twice."""
     vocabulary: dict[str, int] = {}
     for id, piece in enumerate(pieces):
-        if vocabulary.setdefault(piece, id) != id:
+        if (first := vocabulary.setdefault(piece, id)) != id:
             raise CutawayError(
-                "{where}: piece {piece!r} stands twice, at {first} and at {second}; expected each piece once",
-                where=where,
+                "piece {piece!r} stands twice, at {first} and at {second}; expected each piece once",
                 piece=piece,
-                first=vocabulary[piece],
+                first=first,
                 second=id,
             )
     return vocabulary
 
 
-def checked_id(value: object, piece: str, where: object) -> int:
+def checked_id(value: object, piece: str, limit: int = MOST_IDS) -> int:
     """The value, where it can be the id of that piece; otherwise a CutawayError."""
-    if not isinstance(value, int) or not 0 <= value < MOST_IDS:
+    if not isinstance(value, int) or not 0 <= value < limit:
         raise CutawayError(
-            "{where}: piece {piece!r} has id {value}, expected a whole number from 0 to {limit:,}",
-            where=where,
+            "piece {piece!r} has id {value}, expected a whole number from 0 to {limit:,}",
             piece=piece,
             value=brief(value),
-            limit=MOST_IDS - 1,
+            limit=limit - 1,
         )
     return value
 
@@ -160,38 +153,36 @@ def checked_id(value: object, piece: str, where: object) -> int:
 
 def read(source: str, where: str) -> dict:
     """The object in the file, as far checked as this package looks into it; the library checks the rest."""
-    try:
-        description = json.loads(source)
-    except (ValueError, RecursionError) as error:
-        raise CutawayError("{where}: not a tokenizer.json: {error}", where=where, error=error) from error
-    if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
-        raise CutawayError("{where}: not a tokenizer.json: expected an object with a 'model'", where=where)
-    vocabulary = description["model"].get("vocab")
-    if isinstance(vocabulary, dict | list) and len(vocabulary) > MOST_PIECES:
-        raise CutawayError(
-            "{where}: {count:,} pieces, expected at most {limit:,}",
-            where=where,
-            count=len(vocabulary),
-            limit=MOST_PIECES,
-        )
-    added = description.setdefault("added_tokens", [])
-    if not isinstance(added, list):
-        raise CutawayError(
-            "{where}: added_tokens is {added}, expected a list", where=where, added=brief(added)
-        )
-    for token in added:
-        content = token.get("content") if isinstance(token, dict) else None
-        if not isinstance(content, str) or not content:
-            raise CutawayError(
-                "{where}: an added token has no content: {token}", where=where, token=brief(token)
-            )
-        checked_id(token.get("id"), content, where)
+    with about(where):
+        try:
+            description = json.loads(source)
+        except (ValueError, RecursionError) as error:
+            raise CutawayError("not a tokenizer.json: {error}", error=error) from error
+        if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
+            raise CutawayError("not a tokenizer.json: expected an object with a 'model'")
+        check_number(description["model"].get("vocab"))
+        added = description.setdefault("added_tokens", [])
+        if not isinstance(added, list):
+            raise CutawayError("added_tokens is {added}, expected a list", added=brief(added))
+        for token in added:
+            content = token.get("content") if isinstance(token, dict) else None
+            if not isinstance(content, str) or not content:
+                raise CutawayError("an added token has no content: {token}", token=brief(token))
+            checked_id(token.get("id"), content)
     return description
 
 
-def build(source: str, where: str) -> Tokenizer:
+def check_number(pieces: object) -> None:
+    """CutawayError for more pieces than any vocabulary has."""
+    if isinstance(pieces, dict | list) and len(pieces) > MOST_PIECES:
+        raise CutawayError(
+            "{count:,} pieces, expected at most {limit:,}", count=len(pieces), limit=MOST_PIECES
+        )
+
+
+def build(source: str) -> Tokenizer:
     """The library's tokenizer; CutawayError with the library's reason where it refuses."""
-    with named_failure(say("{where}: the tokenizers library refuses it", where=where)):
+    with named_failure(say("the tokenizers library refuses it")):
         return Tokenizer.from_str(source)
 
 
@@ -223,7 +214,7 @@ def controls(description: Mapping, roles: Collection[str]) -> dict[int, str]:
     return found
 
 
-def without(description: Mapping, contents: Collection[str], where: str) -> str:
+def without(description: Mapping, contents: Collection[str]) -> str:
     """The same tokenizer, unable to produce a control token: no merge leads to one, and in the vocabulary and among the
     added tokens they keep their ids under names that no text can spell (random, anew in every process). It adds, pads
     and cuts nothing."""
@@ -245,9 +236,7 @@ def without(description: Mapping, contents: Collection[str], where: str) -> str:
             # As single texts they are written and read in half the time; a piece with a space can only be in a pair.
             model["merges"] = joined if all(text.count(" ") == 1 for text in joined) else kept
     except (TypeError, ValueError) as error:
-        raise CutawayError(
-            "{where}: malformed vocabulary or merges: {error}", where=where, error=error
-        ) from error
+        raise CutawayError("malformed vocabulary or merges: {error}", error=error) from error
     added = [
         {**token, "content": hidden.get(token["content"], token["content"])}
         for token in description["added_tokens"]
@@ -289,16 +278,24 @@ def around(post_processor: object, where: str) -> Around:
     Llama; nothing where it only trims offsets, or is None.
 
     Raises CutawayError naming `where` for a kind that the `tokenizers` library does not have, or a malformed one."""
+    with about(where):
+        try:
+            return _around(post_processor)
+        except RecursionError as error:
+            raise CutawayError("post_processor is nested too deeply") from error
+
+
+def _around(post_processor: object) -> Around:
     if post_processor is None:
         return [], []
     if not isinstance(post_processor, Mapping):
         raise CutawayError(
-            "{where}: post_processor is {value}, expected an object or null",
-            where=where,
-            value=brief(post_processor),
+            "post_processor is {value}, expected an object or null", value=brief(post_processor)
         )
     kind = post_processor.get("type")
     try:
+        if kind == "ByteLevel":
+            return [], []
         if kind == "TemplateProcessing":
             return _template(post_processor)
         if kind in ("BertProcessing", "RobertaProcessing"):
@@ -307,24 +304,16 @@ def around(post_processor: object, where: str) -> Around:
             before: list[int] = []
             after: list[int] = []
             for inner in post_processor["processors"]:  # each works on what the one before it made
-                left, right = around(inner, where)
+                left, right = _around(inner)
                 before, after = left + before, after + right
             return before, after
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise CutawayError(
-            "{where}: malformed post_processor of type {kind!r}: {error!r}",
-            where=where,
-            kind=kind,
-            error=error,
+            "malformed post_processor of type {kind!r}: {error!r}", kind=kind, error=error
         ) from error
-    except RecursionError as error:
-        raise CutawayError("{where}: post_processor is nested too deeply", where=where) from error
-    if kind == "ByteLevel":
-        return [], []
     raise CutawayError(
-        "{where}: post_processor has the type {kind!r}, expected TemplateProcessing, BertProcessing, "
-        "RobertaProcessing, ByteLevel or Sequence",
-        where=where,
+        "post_processor has the type {kind!r}, expected TemplateProcessing, BertProcessing, RobertaProcessing, "
+        "ByteLevel or Sequence",
         kind=kind,
     )
 

@@ -39,10 +39,8 @@ class Vocabulary:
         self._byte_level = "ByteLevel" in decoders
         self._byte_fallback = "ByteFallback" in decoders
         by_content = {content: id for id, content in controls.items()}
-        self._roles: dict[str, int] = {}
-        for role in ROLES:
-            if found := [by_content[name] for name in named(settings, role) if name in by_content]:
-                self._roles[role] = found[0]
+        found = {role: [name for name in named(settings, role) if name in by_content] for role in ROLES}
+        self._roles = {role: by_content[names[0]] for role, names in found.items() if names}
 
     @property
     def vocab_size(self) -> int:

@@ -1,18 +1,18 @@
 """Which tokenizer a model folder has, and every kind of it as a `tokenizer.json`."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cutaway.errors import CutawayError, brief
+from cutaway.errors import CutawayError, about, brief
 from cutaway.files import read_json
 from cutaway.text.tokens import byte_level, sentencepiece_ids, tokenizer_json
 from cutaway.text.tokens.byte_level import flag, text_lines
 from cutaway.text.tokens.cutting import SETTING
+from cutaway.text.tokens.plan import BERT_ROLES
 from cutaway.text.tokens.sentencepiece_ids import BOTH, NUMBERS, SIDES, JointVocabulary
-from cutaway.text.tokens.tokenizer_json import Part
+from cutaway.text.tokens.tokenizer_json import FLAGS, Part
 from cutaway.words import say
 
 MOST_BYTES = 100_000_000  # three times the largest that is published
@@ -40,16 +40,6 @@ EXPECTED = say(
 )
 
 
-@dataclass(frozen=True)
-class Opened:
-    """What a `Tokenizer` is made of."""
-
-    source: str  # the text of a tokenizer.json
-    settings: dict[str, object]
-    where: str
-    joint: JointVocabulary | None = None
-
-
 def find(path: Path) -> tuple[str, Path] | None:
     """Kind and main file of the tokenizer in a folder, or of the file itself; None without one."""
     folder = path if path.is_dir() else path.parent
@@ -73,14 +63,9 @@ def _kind_of_model(file: Path, pattern: str) -> str | None:
     return "sentencepiece" if sentencepiece_ids.begins_as_model(file) or "*" not in pattern else None
 
 
-_WHOLE: Mapping[str, Callable[[Path, Mapping[str, object]], tuple[str, JointVocabulary]]] = {
-    "marian": sentencepiece_ids.read_marian,
-    "m2m100": sentencepiece_ids.read_m2m100,
-}
-
-
-def read(path: Path) -> Opened:
-    """Read the tokenizer of a folder, or one file. CutawayError naming the file and what is wrong with it."""
+def read(path: Path) -> tuple[str, dict[str, object], str, JointVocabulary | None]:
+    """What a `Tokenizer` is made of, from a folder or one file: the text of a tokenizer.json, settings, where it was
+    found, a joint vocabulary. CutawayError naming the file and what is wrong with it."""
     found = find(path)
     if found is None:
         folder = path if path.is_dir() else path.parent
@@ -107,14 +92,17 @@ def read(path: Path) -> Opened:
             settings |= read_json(file.parent / name)
     if kind == "json":
         try:
-            return Opened(file.read_bytes().decode("utf-8-sig"), settings, str(file))
+            return file.read_bytes().decode("utf-8-sig"), settings, str(file), None
         except UnicodeDecodeError as error:
             raise CutawayError(
                 "{file}: not UTF-8 at byte {at}, expected a JSON file", file=file, at=error.start
             ) from error
-    if kind in _WHOLE:
-        source, joint = _WHOLE[kind](file.parent, settings)
-        return Opened(source, settings, str(file), joint)
+    if kind == "marian":
+        source, joint = sentencepiece_ids.read_marian(file.parent)
+        return source, settings, str(file), joint
+    if kind == "m2m100":
+        source, joint = sentencepiece_ids.read_m2m100(file.parent, settings)
+        return source, settings, str(file), joint
     reader = {
         "tiktoken": byte_level.read_tiktoken,
         "sentencepiece": sentencepiece_ids.read_model,
@@ -133,14 +121,15 @@ def read(path: Path) -> Opened:
         settings[SETTING] = True
     if kind == "wordpiece":
         settings.setdefault("model_input_names", ["input_ids", "token_type_ids", "attention_mask"])
-    return Opened(json.dumps(description), settings, str(file))
+    return json.dumps(description), settings, str(file), None
 
 
 def read_wordpiece(file: Path, settings: Mapping[str, object]) -> tuple[Part, dict[str, str]]:
     """The tokenizer.json of BERT's `vocab.txt`, and the roles of its control tokens: words, cut into pieces of which
     all but the first begin with `##` (Devlin et al. 2018)."""
-    vocabulary = tokenizer_json.numbered(text_lines(file), str(file))
-    roles = {"pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]", "cls": "[CLS]", "sep": "[SEP]"}
+    with about(file):
+        vocabulary = tokenizer_json.numbered(text_lines(file))
+    roles = dict(BERT_ROLES)
     for role in roles:
         given = settings.get(f"{role}_token")
         content = given.get("content") if isinstance(given, dict) else given
@@ -196,33 +185,29 @@ def _with_added(description: Part, settings: Mapping[str, object], file: Path) -
     return {**description, "added_tokens": [added[id] for id in sorted(added)]}
 
 
-_FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
-
-
 def _listed(settings: Mapping[str, object], file: Path) -> dict[int, Part]:
     listed: dict[int, Part] = {}
     beside = file.parent / "added_tokens.json"
     if beside.is_file():
-        for content, value in read_json(beside).items():
-            id = tokenizer_json.checked_id(value, content, beside)
-            listed[id] = tokenizer_json.added_token(id, content)
+        with about(beside):
+            for content, value in read_json(beside).items():
+                id = tokenizer_json.checked_id(value, content)
+                listed[id] = tokenizer_json.added_token(id, content)
     decoder = settings.get("added_tokens_decoder", {})
-    where = file.parent / "tokenizer_config.json"
-    if not isinstance(decoder, dict):
-        raise CutawayError(
-            "{where}: added_tokens_decoder is {value}, expected an object", where=where, value=brief(decoder)
-        )
-    for key, token in decoder.items():
-        content = token.get("content") if isinstance(token, dict) else None
-        flags = {name: token.get(name, default) for name, default in _FLAGS.items()} if content else {}
-        if not isinstance(content, str) or not all(isinstance(value, bool) for value in flags.values()):
-            raise CutawayError(
-                "{where}: added_tokens_decoder[{key!r}] is {value}, expected content, and true or false for {flags}",
-                where=where,
-                key=key,
-                value=brief(token),
-                flags=", ".join(_FLAGS),
-            )
-        id = tokenizer_json.checked_id(int(key) if key.isdecimal() else key, content, where)
-        listed[id] = {"id": id, "content": content, **flags}
+    with about(file.parent / "tokenizer_config.json"):
+        if not isinstance(decoder, dict):
+            raise CutawayError("added_tokens_decoder is {value}, expected an object", value=brief(decoder))
+        for key, token in decoder.items():
+            given = token if isinstance(token, dict) else {}
+            content = given.get("content")
+            flags = {name: given.get(name, name == "normalized") for name in FLAGS}
+            if not content or not isinstance(content, str) or {*map(type, flags.values())} != {bool}:
+                raise CutawayError(
+                    "added_tokens_decoder[{key!r}] is {value}, expected content, and true or false for {flags}",
+                    key=key,
+                    value=brief(token),
+                    flags=", ".join(FLAGS),
+                )
+            id = tokenizer_json.checked_id(int(key) if key.isdecimal() else key, content)
+            listed[id] = tokenizer_json.added_token(id, content, **flags)
     return listed
