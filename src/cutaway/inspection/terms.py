@@ -17,11 +17,7 @@ HEAD = say("head")
 PROBABILITY = say("probability")
 NATS = say("nats")
 READS_WRITES = say("reads → writes")
-SIDES = {
-    "encoder": say("encoder"),
-    "decoder": say("decoder"),
-    "cross": say("cross"),
-}
+SIDES = {"encoder": say("encoder"), "decoder": say("decoder"), "cross": say("cross")}
 FAMILIES = {
     "encoder-decoder": say("encoder-decoder"),
     "decoder-only": say("decoder-only"),

@@ -247,6 +247,7 @@ class Page:
         return replace(self, terms=tuple(terms))
 
 
-def page(title: Text, blocks: Iterable[Block | None]) -> Page:
-    """A page of the blocks that are there; None stands for one that this answer lacks."""
-    return Page(title, tuple(block for block in blocks if block is not None))
+def page(title: Text, blocks: Iterable[Block | Text | None]) -> Page:
+    """A page of the blocks that are there: a text is a remark, None stands for one that this answer lacks."""
+    found = (Remark(each) if isinstance(each, Text) else each for each in blocks)
+    return Page(title, tuple(each for each in found if each is not None))

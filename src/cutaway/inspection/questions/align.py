@@ -2,7 +2,7 @@
 
 # Shapes: L layers, H heads, T written tokens, S source tokens, N target words, M source words.
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,21 +14,14 @@ from cutaway.decode.search import BeamStep, Search
 from cutaway.decode.text_model import Hypothesis
 from cutaway.decode.translator import Language, Translator
 from cutaway.errors import CutawayError
+from cutaway.inspection.asked import OneHead, OneLayer
 from cutaway.inspection.options import Option
+from cutaway.inspection.page_parts import array, greatest, numbers_to
 from cutaway.inspection.patterns import head_maps, patterns, row_labels
 from cutaway.inspection.question import TRANSLATOR, question
 from cutaway.inspection.runs import Run, Tokens, run, tokenizer_of
 from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement, source_effect
-from cutaway.inspection.terms import (
-    HEAD,
-    LAYER,
-    READS_WRITES,
-    SOURCE,
-    TARGET,
-    WEIGHT,
-    left,
-    right,
-)
+from cutaway.inspection.terms import HEAD, LAYER, READS_WRITES, SOURCE, TARGET, WEIGHT, left, right
 from cutaway.inspection.wiring import at_least_one, chosen
 from cutaway.inspection.word_alignment import (
     AlignmentError,
@@ -41,12 +34,12 @@ from cutaway.inspection.word_alignment import (
     word_pieces,
     word_weights,
 )
-from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Remark, Table, page
+from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
 from cutaway.text.tokens.tokenizer import Tokenizer
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Text, say
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,8 +126,8 @@ def align(
     top: Annotated[
         int | None, Option(say("Hypotheses of the search that are listed, at most its width."), at_least=1)
     ] = None,
-    layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None,
-    head: Annotated[int | None, Option(say("One head, from 0; -1 is the last."))] = None,
+    layer: OneLayer = None,
+    head: OneHead = None,
     gold: Annotated[
         str | None,
         Option(say("Links between words that people drew, source-target from 0, such as '0-0 1-2 2?1'.")),
@@ -209,14 +202,10 @@ def _given_up(steps: Sequence[BeamStep], tokenizer: Tokenizer) -> Iterator[Dropp
     for n, step in enumerate(steps, start=1):
         grown = [(*live[each.parent], tokenizer.readable(each.id)) for each in step.candidates]
         kept = [each.total for each in step.candidates if each.fate != "dropped"]
-        dropped = [
-            (each, pieces)
-            for each, pieces in zip(step.candidates, grown, strict=True)
-            if each.fate == "dropped"
-        ]
-        if kept and dropped:
-            best, pieces = dropped[0]
-            yield Dropped(n, pieces, best.total, min(kept))
+        dropped = (place for place, each in enumerate(step.candidates) if each.fate == "dropped")
+        best = next(dropped, None)
+        if kept and best is not None:
+            yield Dropped(n, grown[best], step.candidates[best].total, min(kept))
         live = [pieces for each, pieces in zip(step.candidates, grown, strict=True) if each.fate == "live"]
 
 
@@ -270,55 +259,48 @@ def _links(text: str) -> Gold:
 
 
 def _page(found: Alignment) -> Page:
-    source = found.source.pieces
-    rows = []
-    for t, label in enumerate(found.rows):
-        looked, needed = _best(source, found.weights[t], share), _best(source, found.effect.effect[t], nats)
-        rows.append((truncate(label, 22), share(float(found.effect.log_probs[t].exp())), looked, needed))
+    source, effect, mean = found.source.pieces, found.effect, found.agreement.mean
     columns = (
         left(READS_WRITES),
         right(say("prob.")),
         left(say("looked at")),
         left(say("depends on (nats)")),
     )
-    correlation = None
-    if found.agreement.mean is not None:
-        correlation = Remark(
-            say(
-                "The two put the source tokens in the same order by ρ = {mean:.2f} (Spearman, mean of rows).",
-                mean=found.agreement.mean,
-            )
+    per_token = zip(found.rows, effect.log_probs.exp().tolist(), found.weights, effect.effect, strict=True)
+    rows = [
+        (
+            truncate(label, 22),
+            share(probability),
+            "  ".join(greatest(source, weights, 2)),
+            "  ".join(greatest(source, falls, 2, nats)),
         )
-    n_layers, n_heads = found.cross_attention.shape[:2]
-    atlas = head_maps(
-        found.cross_attention, range(n_layers), range(n_heads), found.rows, source, across=SOURCE
+        for label, probability, weights, falls in per_token
+    ]
+    correlation = say(
+        "The two put the source tokens in the same order by ρ = {mean:.2f} (Spearman, mean of rows).",
+        mean=mean,
     )
+    fall, hidden = say("fall of log-probability, nats"), say("source token hidden")
+    layers, heads = map(range, found.cross_attention.shape[:2])
+    where = say("all layers") if found.layer is None else say("layer {layer}", layer=found.layer)
+    which = say("mean of all heads") if found.head is None else say("head {head}", head=found.head)
     looked_page = page(
-        _title(found),
+        say("Where the decoder looked ({where}, {which})", where=where, which=which),
         [
-            Matrix(found.weights.cpu().double().numpy(), found.rows, source, READS_WRITES, SOURCE, WEIGHT),
+            Matrix(array(found.weights), found.rows, source, READS_WRITES, SOURCE, WEIGHT),
             Heading(say("What each token depends on")),
             Table(columns, rows),
-            Remark(
-                say(
-                    "looked at: the source tokens with most cross-attention. depends on: how far the token's "
-                    "log-probability falls when a source token is hidden by the mask, in nats (natural logarithms); "
-                    "dependence, not purpose."
-                )
+            say(
+                "looked at: the source tokens with most cross-attention. depends on: how far the token's "
+                "log-probability falls when a source token is hidden by the mask, in nats (natural logarithms); "
+                "dependence, not purpose."
             ),
-            correlation,
+            None if mean is None else correlation,
             Matrix(
-                found.effect.effect.cpu().double().numpy(),
-                found.rows,
-                source,
-                READS_WRITES,
-                say("source token hidden"),
-                say("fall of log-probability, nats"),
-                "signed",
-                drawn=True,
+                array(effect.effect), found.rows, source, READS_WRITES, hidden, fall, "signed", drawn=True
             ),
             Heading(say("Every head")),
-            atlas,
+            head_maps(found.cross_attention, layers, heads, found.rows, source, across=SOURCE),
         ],
     )
     others = [] if found.greedy is None else [_search_page(found.greedy, found)]
@@ -328,23 +310,7 @@ def _page(found: Alignment) -> Page:
 
 def alignment_map(weights: Tensor, target: Sequence[str], source: Sequence[str]) -> Matrix:
     """A heat map of weights (T, S) with which the pieces of a translation were chosen."""
-    return Matrix(weights.detach().cpu().double().numpy(), target, source, TARGET, SOURCE, WEIGHT)
-
-
-def _title(found: Alignment) -> Phrase:
-    layer, head = found.layer, found.head
-    where = say("all layers") if layer is None else say("layer {layer}", layer=layer)
-    which = say("mean of all heads") if head is None else say("head {head}", head=head)
-    return say("Where the decoder looked ({where}, {which})", where=where, which=which)
-
-
-def _best(pieces: Sequence[str], values: Tensor, shown: Callable[[float], str]) -> str:
-    """The two source pieces of greatest value."""
-    best = values.topk(min(2, len(pieces)))
-    return "  ".join(
-        f"{truncate(pieces[int(place)], 12)} {shown(value)}"
-        for value, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    )
+    return Matrix(array(weights), target, source, TARGET, SOURCE, WEIGHT)
 
 
 def _search_page(greedy: Hypothesis, found: Alignment) -> Page:
@@ -355,86 +321,52 @@ def _search_page(greedy: Hypothesis, found: Alignment) -> Page:
     ]
     rows.append((say("greedy"), f"{greedy.score:.3f}", greedy.text))
     columns = (left(say("beam search")), right(say("score")), left(say("translation")))
-    blocks: list[Block] = [
-        Table(columns, rows),
-        Remark(say("score: the sum of the tokens' log-probabilities, divided by the length penalty.")),
+    about = say("score: the sum of the tokens' log-probabilities, divided by the length penalty.")
+    return page(say("What the search found"), [Table(columns, rows), about, *_dropped_table(found.dropped)])
+
+
+def _dropped_table(dropped: Sequence[Dropped]) -> Iterator[Block | Text]:
+    columns = (right(say("tokens")), right(say("log-prob.")), right(say("last kept")), left(say("given up")))
+    rows = [
+        (str(each.step), f"{each.total:.2f}", f"{each.kept:.2f}", " ".join(each.pieces)) for each in dropped
     ]
-    if found.dropped:
-        given_up = [
-            (str(each.step), f"{each.total:.2f}", f"{each.kept:.2f}", " ".join(each.pieces))
-            for each in found.dropped
-        ]
-        titles = (
-            right(say("tokens")),
-            right(say("log-prob.")),
-            right(say("last kept")),
-            left(say("given up")),
+    if rows:
+        yield Heading(say("What the search gave up"))
+        yield Table(columns, rows)
+        yield say(
+            "At each step the best hypothesis that was dropped: its log-probability was below that of the last "
+            "one for which the beam had a place. One that ends must be among the best of all, as many as the "
+            "beam is wide."
         )
-        blocks += [
-            Heading(say("What the search gave up")),
-            Table(titles, given_up),
-            Remark(
-                say(
-                    "At each step the best hypothesis that was dropped: its log-probability was below that of the last "
-                    "one for which the beam had a place. One that ends must be among the best of all, as many as the "
-                    "beam is wide."
-                )
-            ),
-        ]
-    return page(say("What the search found"), blocks)
 
 
 LISTED = 5  # heads, against gold links
 
 
 def _gold_page(found: GoldComparison) -> Page:
-    def rate(error: AlignmentError) -> float:
-        """None, where there is no link at all, counts as the worst."""
-        return 1.0 if error.aer is None else error.aer
-
     def row(name: Text, error: AlignmentError) -> list[Text]:
-        shown = [
-            "–" if each is None else f"{each:.2f}" for each in (error.aer, error.precision, error.recall)
-        ]
-        return [name, *shown, str(error.predicted)]
+        measured = (error.aer, error.precision, error.recall)
+        return [name, *("–" if each is None else f"{each:.2f}" for each in measured), str(error.predicted)]
 
-    ranked = sorted(
-        (rate(each), layer, head, each)
-        for layer, heads in enumerate(found.heads)
-        for head, each in enumerate(heads)
-    )
-    rows = [row(say("what it depends on"), found.effect), row(say("mean of all heads"), found.mean)]
-    rows += [
-        row(say("head {layer}.{head}", layer=layer, head=head), each)
-        for _, layer, head, each in ranked[:LISTED]
-    ]
-    rates = np.array([[rate(each) for each in heads] for heads in found.heads])
+    # No rate, where there is no link at all, counts as the worst.
+    rates = np.array([[1.0 if each.aer is None else each.aer for each in heads] for heads in found.heads])
     n_layers, n_heads = rates.shape
+    rows = [row(say("what it depends on"), found.effect), row(say("mean of all heads"), found.mean)]
+    for place in rates.flatten().argsort(kind="stable")[:LISTED].tolist():
+        layer, head = divmod(place, n_heads)
+        rows.append(row(say("head {layer}.{head}", layer=layer, head=head), found.heads[layer][head]))
     columns = (
-        left(say("links read from")),
-        right("AER"),
-        right(say("precision")),
-        right(say("recall")),
-        right(say("links")),
-    )
-    blocks: list[Block] = [
+        left(say("links read from")), right("AER"), right(say("precision")), right(say("recall")), right(say("links")),
+    )  # fmt: skip
+    unit = say("alignment error rate")
+    blocks = [
         Line(SOURCE, found.source),
         Line(say("translation"), found.target),
         Table(columns, rows),
-        Matrix(
-            rates,
-            [str(layer) for layer in range(n_layers)],
-            [str(head) for head in range(n_heads)],
-            LAYER,
-            HEAD,
-            say("alignment error rate"),
-            drawn=True,
-        ),
-        Remark(
-            say(
-                "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to "
-                "the source word of its greatest weight, or of the token whose hiding costs it most."
-            )
+        Matrix(rates, numbers_to(n_layers), numbers_to(n_heads), LAYER, HEAD, unit, drawn=True),
+        say(
+            "AER: alignment error rate (Och & Ney 2003), 0 where all links agree. Each target word is linked to "
+            "the source word of its greatest weight, or of the token whose hiding costs it most."
         ),
     ]
     return page(say("Against the links that people drew"), blocks)

@@ -24,10 +24,10 @@ from cutaway.inspection.vectors import (
     neighbour_table,
     space_of,
     table_name,
-)
-from cutaway.page.blocks import Heading, Page, Point, Points, Remark, Table, page
+)  # fmt: skip
+from cutaway.page.blocks import Heading, Page, Point, Points, Table, page
 from cutaway.page.drawn import Drawn
-from cutaway.words import Phrase, Text, say, say_in
+from cutaway.words import Text, say, say_in
 
 
 @dataclass(frozen=True)
@@ -116,18 +116,15 @@ def analogy(
     inputs = [rows.find(point) for point in (a, b, c)]
     answer = None if expected is None else rows.find(expected)
     if len(set(inputs)) < 3:
-        raise CutawayError(
-            "a, b and c are {shown}, expected three different tokens", shown=_shown(rows, inputs)
-        )
+        shown = _shown(rows, inputs)
+        raise CutawayError("a, b and c are {shown}, expected three different tokens", shown=shown)
     if answer is not None and answer in inputs:
         raise CutawayError(
             "the expected answer {shown} is one of the inputs: expected another token",
             shown=_shown(rows, [answer]),
         )
-    if len(rows.vectors) < 4:
-        raise CutawayError(
-            "the table has {count} rows, expected a fourth one to answer with", count=len(rows.vectors)
-        )
+    if (count := len(rows.vectors)) < 4:
+        raise CutawayError("the table has {count} rows, expected a fourth one to answer with", count=count)
     vectors = _vectors(rows, inputs, normalised)
     target = vectors[0] - vectors[1] + vectors[2]
     answers = nearest_rows(rows, target[None], top=top, measure="cosine", left_out=inputs)[0]
@@ -170,14 +167,10 @@ def plane(corners: Tensor, pieces: Sequence[str] = ("", "", "", "")) -> Plane:
     directions = torch.stack([along, normalize(across, dim=0)])
     points = torch.stack([a, b, c, d, target]) - b
     drawn = points @ directions.T
-    off = (points - drawn @ directions).norm(dim=1)
+    off, names = (points - drawn @ directions).norm(dim=1), ("a", "b", "c", "d", "target")
+    placed = zip(names, (*pieces, ""), drawn.tolist(), off.tolist(), strict=True)
     return Plane(
-        corners=tuple(
-            Corner(name, piece, x, y, far)
-            for name, piece, (x, y), far in zip(
-                ("a", "b", "c", "d", "target"), (*pieces, ""), drawn.tolist(), off.tolist(), strict=True
-            )
-        ),
+        corners=tuple(Corner(name, piece, x, y, far) for name, piece, (x, y), far in placed),
         directions=directions,
         flat=flat,
         cosine=float(cosine_similarity(first, second, dim=0)),
@@ -189,8 +182,7 @@ def plane(corners: Tensor, pieces: Sequence[str] = ("", "", "", "")) -> Plane:
 def _vectors(table: VectorTable, ids: Sequence[int], normalised: bool) -> Tensor:
     vectors = table.rows(ids)
     lengths = vectors.norm(dim=1, keepdim=True)
-    if not bool(lengths.all()):
-        zero = [id for id, length in zip(ids, lengths.flatten().tolist(), strict=True) if length == 0]
+    if zero := [id for id, length in zip(ids, lengths.flatten().tolist(), strict=True) if length == 0]:
         raise CutawayError(
             "the vector of {shown} is 0: it has no direction to compare", shown=_shown(table, zero)
         )
@@ -205,58 +197,53 @@ def _shown(table: VectorTable, ids: Sequence[int]) -> str:
 
 
 def _page(found: Analogy) -> Page:
-    a, b, c = found.inputs
-    where = table_name(found.table)
-    sum_of = f"{a.piece} - {b.piece} + {c.piece}"
-    listed: list[tuple[Text, Ranked]] = [("a", a), ("b", b), ("c", c)]
+    sum_of = "{} - {} + {}".format(*(each.piece for each in found.inputs))
+    listed: list[tuple[Text, Ranked]] = list(zip("abc", found.inputs, strict=True))
     if found.expected is not None:
         listed.append((say("expected"), found.expected))
-    columns = (
-        left(say("word")),
-        left(PIECE),
-        right(say_in("place in a list", "rank")),
-        right(say("without a, b, c")),
-        right(COSINE),
-    )
-    rows = [
-        (name, each.piece, f"{each.rank:,}", _or_left_out(each.rank_without_inputs), f"{each.cosine:.3f}")
-        for name, each in listed
-    ]
-    plane, d = found.plane, found.plane.corners[3].piece
-    of_length = say("Vectors of length 1. ") if found.normalised else say("Vectors as they are. ")
-    cosine, (first, second) = f"{plane.cosine:.2f}", (f"{length:.2f}" for length in plane.lengths)
+    rows = []
+    for name, each in listed:
+        others = each.rank_without_inputs
+        without = say("left out") if others is None else f"{others:,}"
+        rows.append((name, each.piece, f"{each.rank:,}", without, f"{each.cosine:.3f}"))
+    numbers = (say_in("place in a list", "rank"), say("without a, b, c"), COSINE)
+    columns = (left(say("word")), left(PIECE), *map(right, numbers))
+    plane, d = found.plane, found.plane.corners[3]
+    first, second, cosine, off = (f"{each:.2f}" for each in (*plane.lengths, plane.cosine, d.off_plane))
     return page(
-        say("{sum_of}: nearest in {where}", sum_of=sum_of, where=where),
+        say("{sum_of}: nearest in {where}", sum_of=sum_of, where=table_name(found.table)),
         [
             neighbour_table(found.answers),
             Heading(say("Where the words themselves stand")),
             Table(columns, rows),
-            Remark(
-                say(
-                    "{of_length}a - b and d - c, d being {d}: cosine {cosine}, lengths {first} and "
-                    "{second}; 1 and equal lengths would be a parallelogram. The answers leave a, b and c "
-                    "out: where c would be first, this rule made the answer.",
-                    of_length=of_length,
-                    d=d,
-                    cosine=cosine,
-                    first=first,
-                    second=second,
-                )
+            say(
+                "{of_length}a - b and d - c, d being {d}: cosine {cosine}, lengths {first} and "
+                "{second}; 1 and equal lengths would be a parallelogram. The answers leave a, b and c "
+                "out: where c would be first, this rule made the answer.",
+                of_length=say("Vectors of length 1. ") if found.normalised else say("Vectors as they are. "),
+                d=d.piece,
+                cosine=cosine,
+                first=first,
+                second=second,
             ),
             Heading(say("The two differences, drawn")),
             _plot(plane),
-            Remark(_plane_remark(plane)),
+            say(
+                "From b to a and from c to d: lengths and the angle between the two are the true ones; the gap "
+                "between the pairs is drawn too short, for c and d lie off this plane by {off}.",
+                off=off,
+            ),
         ],
     )
 
 
 def _plot(plane: Plane) -> Points:
     """The four corners and a - b + c with the arrows b → a and c → d."""
+    *corners, target = plane.corners
     points = [
         Point(corner.x, corner.y, f"{corner.name} {corner.piece}".rstrip(), group)
-        for corner, group in zip(plane.corners[:4], (0, 0, 1, 1), strict=True)
+        for corner, group in zip(corners, (0, 0, 1, 1), strict=True)
     ]
-    target = plane.corners[4]
     points.append(Point(target.x, target.y, "a - b + c", 2))
     return Points(
         points,
@@ -266,16 +253,3 @@ def _plot(plane: Plane) -> Points:
         groups=("b → a", "c → d", say("where a parallelogram would end")),
         arrows=True,
     )
-
-
-def _plane_remark(plane: Plane) -> Phrase:
-    off = f"{plane.corners[3].off_plane:.2f}"
-    return say(
-        "From b to a and from c to d: lengths and the angle between the two are the true ones; "
-        "the gap between the pairs is drawn too short, for c and d lie off this plane by {off}.",
-        off=off,
-    )
-
-
-def _or_left_out(rank: int | None) -> Text:
-    return say("left out") if rank is None else f"{rank:,}"

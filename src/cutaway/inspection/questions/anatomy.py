@@ -4,6 +4,8 @@ Everything is read off the model's structure on the meta device and the headers 
 billions of parameters costs no memory; no weight is looked at.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -19,7 +21,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.model_size import Operations, Part, operations, parts
 from cutaway.inspection.options import Option
 from cutaway.inspection.question import question
-from cutaway.inspection.terms import FAMILIES, left, right
+from cutaway.inspection.terms import FAMILIES, SIDES, left, right
 from cutaway.inspection.wiring import ranges, stepped, tap_names
 from cutaway.models.build import skeleton
 from cutaway.page.blocks import Block, Box, Diagram, Line, Page, Prose, Table, Tower, page
@@ -106,12 +108,13 @@ def anatomy(
     than its config asks for, and for a context beyond the model's limit.
     """
     config, architecture = read_config(files)
+    limit = config.max_len
     for context in contexts:
-        if not 1 <= context <= config.max_len:
+        if not 1 <= context <= limit:
             raise CutawayError(
                 "contexts has {context}, expected 1 to {limit}, this model's limit",
                 context=context,
-                limit=config.max_len,
+                limit=limit,
             )
     return anatomy_of(config, architecture=architecture, contents=files, contexts=contexts)
 
@@ -165,21 +168,20 @@ def _cache(config: ModelConfig) -> Cache | None:
 
 
 def _stored(tensors: Mapping[str, Stored]) -> tuple[StoredKind, ...]:
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = defaultdict(list)
     for tensor in tensors.values():
-        kind = tensor.kind or str(tensor.dtype).removeprefix("torch.")
-        found.setdefault(kind, []).append(prod(tensor.shape))
+        found[tensor.kind or str(tensor.dtype).removeprefix("torch.")].append(prod(tensor.shape))
     kinds = [StoredKind(kind, len(values), sum(values)) for kind, values in found.items()]
     return tuple(sorted(kinds, key=lambda kind: -kind.values))
 
 
 def _vocabulary(tokenizer: Tokenizer, config: ModelConfig) -> Vocabulary:
-    roles: dict[int, list[str]] = {}
+    roles: dict[int, list[str]] = defaultdict(list)
     for role, number in tokenizer.roles.items():
-        roles.setdefault(number, []).append(role)
+        roles[number].append(role)
     for role in CONFIG_ROLES:
         number = getattr(config, f"{role}_id")
-        if number is not None and role not in roles.setdefault(number, []):
+        if number is not None and role not in roles[number]:
             roles[number].append(role)
     controls = tokenizer.controls
     return Vocabulary(
@@ -222,6 +224,7 @@ PARTS = {
     "output matrix": say("output matrix"),
     "output bias": say("output bias"),
 }
+PLACES = ("input", "encoder", "decoder", "output")
 ORDER = ("self-attention", "cross-attention", "feed-forward", "router", "experts", "norms", "final norm")
 CONTROLS = 12  # control tokens that are listed
 LONGEST = 32  # columns that one may take
@@ -268,13 +271,11 @@ def _norm(config: ModelConfig) -> Text:
 def _head(config: ModelConfig) -> list[Box]:
     if config.head == "none":
         return []
-    extras: list[Text] = [
-        say("Linear {d:,} → {vocabulary:,}", d=config.d_model, vocabulary=config.vocab_size)
-    ]
+    linear = say("Linear {d:,} → {vocabulary:,}", d=config.d_model, vocabulary=config.vocab_size)
+    extras: list[Text] = [linear]
     extras += [say("tied")] if config.tied else []
     extras += [say("bias")] if config.head_bias else []
-    if config.logit_scale != 1.0:
-        extras.append(f"×{config.logit_scale:.4g}")
+    extras += [f"×{config.logit_scale:.4g}"] if config.logit_scale != 1.0 else []
     if config.logit_softcap is not None:
         extras.append(say("soft cap ±{cap:g}", cap=config.logit_softcap))
     lines: list[Text] = [listed(extras)]
@@ -286,12 +287,9 @@ def _head(config: ModelConfig) -> list[Box]:
 
 def _input(config: ModelConfig) -> Box:
     lines: list[Text] = [_norm(config)] if config.embed_norm else []
-    if config.n_segments:
-        lines.append(say("+ {n} segments", n=config.n_segments))
-    if config.position == "learned":
-        lines.append(say("+ learned positions"))
-    if config.position == "sinusoidal":
-        lines.append(say("+ sinusoidal positions"))
+    lines += [say("+ {n} segments", n=config.n_segments)] if config.n_segments else []
+    lines += [say("+ learned positions")] if config.position == "learned" else []
+    lines += [say("+ sinusoidal positions")] if config.position == "sinusoidal" else []
     table = say("Embedding {vocabulary:,}×{d:,}", vocabulary=config.vocab_size, d=config.d_model)
     scaled = listed([table, f"×{config.embed_scale:.4g}"])
     return Box([*lines, table if config.embed_scale == 1.0 else scaled], "embedding")
@@ -371,25 +369,19 @@ def _feed_forward(config: ModelConfig) -> Box:
 
 def _table(found: Anatomy) -> Table:
     """Parameters of one layer and of all, exact, in data-flow order."""
-    stacks = [place for place in ("encoder", "decoder") if any(part.place == place for part in found.parts)]
-    names = {"encoder": say("encoder"), "decoder": say("decoder")}
+
+    def order(part: Part) -> tuple[int, int]:
+        inner = ORDER.index(part.name) if part.name in ORDER else -1
+        return PLACES.index(part.place), inner if part.place in SIDES else 0
+
     rows: list[list[Text]] = []
-
-    def add(name: Text, each: str, total: int) -> None:
-        rows.append([name, each, f"{total:,}", f"{100 * total / found.parameters:.1f} %"])
-
-    for part in (part for part in found.parts if part.place == "input"):
-        add(PARTS[part.name], "", part.parameters)
-    for stack in stacks:
-        here = [part for part in found.parts if part.place == stack]
-        for part in sorted(here, key=lambda part: ORDER.index(part.name) if part.name in ORDER else -1):
-            name = PARTS[part.name]
-            if len(stacks) > 1:
-                name = say("{stack}: {part}", stack=names[stack], part=name)
-            per_layer = "" if part.per_layer is None else f"{part.per_layer:,}"
-            add(name, per_layer, part.parameters)
-    for part in (part for part in found.parts if part.place == "output"):
-        add(PARTS[part.name], "", part.parameters)
+    for part in sorted(found.parts, key=order):
+        name = PARTS[part.name]
+        if part.place in SIDES and found.config.family == "encoder-decoder":
+            name = say("{stack}: {part}", stack=SIDES[part.place], part=name)
+        per_layer = "" if part.per_layer is None else f"{part.per_layer:,}"
+        share = f"{100 * part.parameters / found.parameters:.1f} %"
+        rows.append([name, per_layer, f"{part.parameters:,}", share])
     if found.config.tied and found.config.head != "none":
         rows.append([PARTS["output matrix"], "", say("tied"), ""])
     rows.append([say("total"), "", f"{found.parameters:,}", ""])
@@ -401,22 +393,21 @@ def _table(found: Anatomy) -> Table:
 
 
 def _facts(found: Anatomy) -> Iterator[Block]:
+    config = found.config
     yield Prose(say("sizes"), _sizes(found))
     if found.active_parameters != found.parameters:
-        config = found.config
-        yield Prose(
-            say("at work"),
-            say(
-                "{n:,} parameters on each token ({few} of {of} experts)",
-                n=found.active_parameters,
-                few=config.n_experts_per_token,
-                of=config.n_experts,
-            ),
+        few, of = config.n_experts_per_token, config.n_experts
+        at_work = say(
+            "{n:,} parameters on each token ({few} of {of} experts)",
+            n=found.active_parameters,
+            few=few,
+            of=of,
         )
-    weights = " · ".join(
-        f"{dtype} {amount(size, 'B')}" for dtype, size in found.memory.items() if dtype != "bf16"
-    )
-    weights = weights.replace("fp16", "fp16/bf16")
+        yield Prose(say("at work"), at_work)
+    sizes = {
+        dtype.replace("fp16", "fp16/bf16"): size for dtype, size in found.memory.items() if dtype != "bf16"
+    }
+    weights = " · ".join(f"{dtype} {amount(size, 'B')}" for dtype, size in sizes.items())
     kinds = [
         each.dtype if len(found.stored) == 1 else f"{each.tensors} {each.dtype}" for each in found.stored
     ]
@@ -426,17 +417,16 @@ def _facts(found: Anatomy) -> Iterator[Block]:
         yield Prose(say("cache"), _cached(found, found.cache))
     for n, each in enumerate(found.operations):
         yield Prose(say("operations") if n == 0 else "", _spent(each))
-    most, kind = found.max_len, POSITIONS[found.config.position]
-    both = say("{n:,} tokens of source and as many of target ({kind})", n=most, kind=kind)
-    one = say("{n:,} tokens ({kind})", n=most, kind=kind)
-    yield Prose(say("context"), both if found.config.family == "encoder-decoder" else one)
+    most, kind = found.max_len, POSITIONS[config.position]
+    context = say("{n:,} tokens ({kind})", n=most, kind=kind)
+    if config.family == "encoder-decoder":
+        context = say("{n:,} tokens of source and as many of target ({kind})", n=most, kind=kind)
+    yield Prose(say("context"), context)
     if found.tokenizer is None:
         yield Prose(say("tokenizer"), say("none among the files"))
         return
-    controls = found.tokenizer.controls
-    pieces = say(
-        "{n:,} pieces, {controls} of them control tokens", n=found.tokenizer.size, controls=len(controls)
-    )
+    controls, size = found.tokenizer.controls, found.tokenizer.size
+    pieces = say("{n:,} pieces, {controls} of them control tokens", n=size, controls=len(controls))
     yield Prose(say("tokenizer"), pieces)
     if controls:
         ordered = sorted(controls, key=lambda control: not control.roles)  # those with a role first
@@ -452,12 +442,9 @@ def _sizes(found: Anatomy) -> Phrase:
     if config.family == "encoder-decoder":
         layers = f"{config.encoder_layers} + {config.n_layers}"
     attention = say("attention") if config.has_out_bias else say("q, k, v")
-    biases = (
-        (attention, config.attn_bias),
-        (say("feed-forward"), config.mlp_bias),
-        (say("output"), config.head_bias),
-    )
-    have = [name for name, has in biases if has]
+    have = [attention] if config.attn_bias else []
+    have += [say("feed-forward")] if config.mlp_bias else []
+    have += [say("output")] if config.head_bias else []
     return say(
         "{layers} layers, width {width:,}, biases: {have}",
         layers=layers, width=config.d_model, have=listed(have) if have else say("none"),
@@ -509,25 +496,24 @@ def amount(number: float, unit: str) -> str:
 def compressed(names: Sequence[str]) -> list[str]:
     """Full tap names, one text for those that differ by layer, stack, module or last part only:
     `{encoder, decoder}.layers.0–3.{self_attn, cross_attn}.{q, k, v}`."""
-    leaves: dict[str, list[str]] = {}
+    leaves: dict[str, list[str]] = defaultdict(list)
     for name in names:
         owner, _, leaf = name.rpartition(".")
-        leaves.setdefault(owner, []).append(leaf)
-    numbers: dict[tuple[str, ...], list[list[int]]] = {}
+        leaves[owner].append(leaf)
+    numbers: dict[tuple[str, ...], list[list[int]]] = defaultdict(list)
     for owner, found in leaves.items():
-        parts = owner.split(".")
-        template = ".".join("#" if part.isdigit() else part for part in parts)
-        numbers.setdefault((template, *found), []).append([int(part) for part in parts if part.isdigit()])
-    stacks: dict[tuple[str, ...], list[str]] = {}
+        template, layers = re.sub(r"\b\d+\b", "#", owner), re.findall(r"\b\d+\b", owner)
+        numbers[template, *found].append(list(map(int, layers)))
+    stacks: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for (template, *found), places in numbers.items():
         first, dot, rest = template.partition(".")
         for place in zip(*places, strict=True):
             rest = rest.replace("#", ranges(set(place)), 1)
-        stacks.setdefault((dot + rest, *found), []).append(first)
-    modules: dict[tuple[str, ...], list[str]] = {}
+        stacks[dot + rest, *found].append(first)
+    modules: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for (rest, *found), firsts in stacks.items():
         way, dot, module = rest.rpartition(".")
-        modules.setdefault((_braced(firsts) + way + dot, *found), []).append(module)
+        modules[_braced(firsts) + way + dot, *found].append(module)
     return [f"{start}{_braced(ends)}.{_braced(found)}" for (start, *found), ends in modules.items()]
 
 

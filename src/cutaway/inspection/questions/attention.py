@@ -5,31 +5,31 @@
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from cutaway.inspection.asked import AttentionSide, OneHead, OneLayer
 from cutaway.inspection.options import Option
+from cutaway.inspection.page_parts import greatest
 from cutaway.inspection.patterns import (
     Heads,
     Patterns,
     Stage,
-    check_stage,
     head_maps,
     heads_of,
     only,
+    patterns,
     patterns_in,
 )
 from cutaway.inspection.question import question
-from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.runs import Run
 from cutaway.inspection.terms import ATTENTIONS, HEAD, left, one_head, right
-from cutaway.inspection.wiring import Side
-from cutaway.page.blocks import Block, Heading, Page, Remark, Table, page
+from cutaway.page.blocks import Block, Heading, Page, Table, page
 from cutaway.page.drawn import Drawn
-from cutaway.page.numbers import share
 from cutaway.tap import Edit
-from cutaway.text.display import truncate
 from cutaway.words import Text, listed, say
 
 
@@ -78,36 +78,26 @@ class Attention(Drawn):
 def attention(
     run: Run,
     *,
-    side: Annotated[
-        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
-    ] = None,
-    layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None,
-    head: Annotated[int | None, Option(say("One head, from 0; -1 is the last."))] = None,
+    side: AttentionSide = None,
+    layer: OneLayer = None,
+    head: OneHead = None,
     stage: Annotated[Stage, Option(say("The step of attention that is shown."))] = "pattern",
 ) -> Attention:
     """Every head that is asked for, from one forward pass.
 
     Raises CutawayError for a side, layer, head or stage that there is not.
     """
-    check_stage(stage)
-    where = heads_of(run, side, layer, head)
     if stage != "pattern":
-        taps = where.taps(stage)
-        _, trace = run.hidden(dict.fromkeys(taps, only(where.heads)))
-        shown = patterns_in(where, torch.stack([trace[name] for name in taps]), stage)
-        return Attention(shown, None, None, (), ())
+        return Attention(patterns(run, side, layer, head, stage), None, None, (), ())
+    where = heads_of(run, side, layer, head)
     frame = _Frame(run, where)
     watch: dict[str, Edit] = dict.fromkeys(where.taps("masked"), lambda masked: masked[0, 0] > float("-inf"))
     watch |= dict.fromkeys(where.taps("pattern"), only(where.heads))
     _, trace = run.hidden(watch)
     values = torch.stack([trace[name] for name in where.taps("pattern")])
     # Masks are the same for every head: (T, S), which keys a query may see.
-    found = torch.stack(
-        [
-            frame.measured(pattern, trace[masked])
-            for pattern, masked in zip(values, where.taps("masked"), strict=True)
-        ]
-    )
+    visible = [trace[name] for name in where.taps("masked")]
+    found = torch.stack([frame.measured(*each) for each in zip(values, visible, strict=True)])
     return Attention(
         patterns_in(where, values),
         frame.named(found[:, 1:]),
@@ -121,12 +111,10 @@ class _Frame:
     """What the tokens alone decide: which keys are which, and which measures have a meaning."""
 
     def __init__(self, run: Run, where: Heads):
-        keys: Tokens = where.keys
-        tokenizer = run.loaded.require_tokenizer()
+        keys, tokenizer = where.keys, run.loaded.require_tokenizer()
         device = next(run.model.parameters()).device
-        control = [tokenizer.is_control(id) for id in keys.ids]
+        self.special = torch.tensor([tokenizer.is_control(id) for id in keys.ids], device=device)
         marks = [_is_punctuation(piece) for piece in keys.pieces]
-        self.special = torch.tensor(control, device=device)
         self.punctuation = torch.tensor(marks, device=device) & ~self.special
         self.n_queries, self.n_keys, self.one_text = len(where.queries), len(keys), where.side != "cross"
         self.after = torch.zeros(self.n_queries, self.n_keys, dtype=torch.bool, device=device)
@@ -146,13 +134,11 @@ class _Frame:
 
     def measures(self, p: Tensor, visible: Tensor) -> Tensor:
         """p (n, T, S) of some heads, visible (T, S) -> (n, M), in the order of the fields of `Measures`."""
-        entropy = -torch.xlogy(p, p).sum(dim=-1)  # (n, T)
-        seen = visible.sum(dim=-1)
-        open_rows = seen >= 2
-        share = entropy[:, open_rows] / seen[open_rows].double().log()
+        entropy, seen = -torch.xlogy(p, p).sum(dim=-1), visible.sum(dim=-1)  # (n, T), (T,)
+        several = seen >= 2
         values = [
             entropy.mean(dim=1),
-            share.mean(dim=1),
+            (entropy[:, several] / seen[several].double().log()).mean(dim=1),
             p[..., self.special].sum(dim=-1).mean(dim=1),
             p[..., 0].mean(dim=1),
             p[..., self.punctuation].sum(dim=-1).mean(dim=1),
@@ -161,13 +147,9 @@ class _Frame:
             at = torch.arange(self.n_keys, device=p.device)
             distance = (at[:, None] - at[None]).abs()
             repeated = self.after.any(dim=1)
-            values += [
-                (p * distance).sum(dim=-1).mean(dim=1),
-                p.diagonal(-1, 1, 2).mean(dim=1),
-                p.diagonal(0, 1, 2).mean(dim=1),
-                p.diagonal(1, 1, 2).mean(dim=1),
-                (p * self.after).sum(dim=-1)[:, repeated].mean(dim=1),
-            ]
+            values.append((p * distance).sum(dim=-1).mean(dim=1))
+            values += [p.diagonal(offset, 1, 2).mean(dim=1) for offset in (-1, 0, 1)]  # previous, same, next
+            values.append((p * self.after).sum(dim=-1)[:, repeated].mean(dim=1))
         return torch.stack(values, dim=1)
 
     def named(self, values: Tensor) -> Measures:
@@ -207,11 +189,7 @@ MEASURES = (
     ("previous", say("prev"), say("the token before (prev)")),
     ("same", say("same"), say("the same")),
     ("next", say("next"), say("the next")),
-    (
-        "induction",
-        say("induct"),
-        say("those after earlier copies of it (induct)"),
-    ),
+    ("induction", say("induct"), say("those after earlier copies of it (induct)")),
 )
 COUNTED = ("entropy", "distance")  # the others are weights
 STAGES = {
@@ -224,49 +202,38 @@ STAGES = {
 
 def _page(found: Attention) -> Page:
     shown, what = found.patterns, ATTENTIONS[found.patterns.side]
-    one = shown.values.shape[:2] == (1, 1)
+    layers, heads, one = shown.layers, shown.heads, shown.values.shape[:2] == (1, 1)
+    maps = partial(head_maps, shown.values, layers, heads, shown.rows, shown.keys.pieces)
     if shown.stage != "pattern":
         stage = STAGES[shown.stage]
-        title = one_head(say("{what}: {stage}", what=what, stage=stage), shown.layers, shown.heads)
-        drawn = head_maps(
-            shown.values, shown.layers, shown.heads, shown.rows, shown.keys.pieces, scale="signed", unit=stage
-        )
-        return page(title, [drawn, _MEANS if one else _ONE])
-    drawn = head_maps(shown.values, shown.layers, shown.heads, shown.rows, shown.keys.pieces)
-    title = say("What the heads of {what} measure on this text", what=what)
-    measured = _measured(found)
+        title = one_head(say("{what}: {stage}", what=what, stage=stage), layers, heads)
+        return page(title, [maps(scale="signed", unit=stage), _MEANS if one else _ONE])
+    title, measured = say("What the heads of {what} measure on this text", what=what), _measured(found)
     if one:
-        return page(one_head(what, shown.layers, shown.heads), [drawn, _MEANS, Heading(title), *measured])
-    return page(
-        title, [*measured, _ONE, Heading(say("Where each head looks")), _most_weight(shown), drawn, _MEANS]
-    )
+        return page(one_head(what, layers, heads), [maps(), _MEANS, Heading(title), *measured])
+    looks = Heading(say("Where each head looks"))
+    return page(title, [*measured, _ONE, looks, _most_weight(shown), maps(), _MEANS])
 
 
-_MEANS = Remark(
-    say(
-        "A row is one query: what it weighs. In a decoder the query at a token predicts the next one. Weights say "
-        "where a head reads, not what it takes from there, nor what depends on it."
-    )
+_MEANS = say(
+    "A row is one query: what it weighs. In a decoder the query at a token predicts the next one. Weights say "
+    "where a head reads, not what it takes from there, nor what depends on it."
 )
-_ONE = Remark(say("The weights of one head, token by token: give its layer and head."))
+_ONE = say("The weights of one head, token by token: give its layer and head.")
 
 
 def _most_weight(found: Patterns) -> Table:
     """The keys that each head weighs most."""
-    rows = []
-    for i, layer in enumerate(found.layers):
-        for j, head in enumerate(found.heads):
-            means = found.values[i, j].float().mean(dim=0)
-            best = means.topk(min(3, len(means)))
-            pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            keys = "  ".join(
-                f"{truncate(found.keys.pieces[int(s)], 12)} {share(value)}" for value, s in pairs
-            )
-            rows.append((f"{layer}.{head}", keys))
+    names = [f"{layer}.{head}" for layer in found.layers for head in found.heads]
+    means = found.values.float().mean(dim=2).flatten(0, 1)  # (l·h, S)
+    rows = [
+        (name, "  ".join(greatest(found.keys.pieces, weights, 3)))
+        for name, weights in zip(names, means, strict=True)
+    ]
     return Table([left(HEAD), left(say("weighs most (mean over the queries)"))], rows)
 
 
-def _measured(found: Attention) -> list[Block]:
+def _measured(found: Attention) -> list[Block | Text]:
     scores, uniform = found.scores, found.uniform
     assert scores is not None and uniform is not None, "measured wherever the pattern is shown"
     there = [each for each in MEASURES if getattr(scores, each[0]) is not None]
@@ -284,7 +251,7 @@ def _measured(found: Attention) -> list[Block]:
         counted=counted,
         weights=weights,
     )
-    return [Table([left(HEAD), *(right(title) for _, title, _ in there)], rows), Remark(about)]
+    return [Table([left(HEAD), *(right(title) for _, title, _ in there)], rows), about]
 
 
 def _row(measures: Measures, fields: Sequence[str], *place: int) -> list[str]:

@@ -15,11 +15,13 @@ from torch import Tensor
 
 from cutaway.decode.sentence_settings import Pooling
 from cutaway.errors import CutawayError
+from cutaway.inspection.asked import stream_taps
 from cutaway.inspection.changes.change import Change, as_it_is
 from cutaway.inspection.changes.lists import OPS, Changes, edits, read_changes, write_change
 from cutaway.inspection.changes.writing import Output, filled, write
 from cutaway.inspection.options import Option, OtherText, Repeated
 from cutaway.inspection.outcome import divergence, forced_tokens
+from cutaway.inspection.page_parts import array, numbers_to
 from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run, Tokens, piece_of, stacks
 from cutaway.inspection.sentences import POOLINGS, cosine_distance, sentence_settings, sentence_vectors
@@ -27,24 +29,12 @@ from cutaway.inspection.terms import SIDES, TOKEN, left, right
 from cutaway.inspection.wiring import Side
 from cutaway.models.encoder_only import EncoderOnly
 from cutaway.nn.head import Head
-from cutaway.page.blocks import (
-    Block,
-    Edited,
-    Heading,
-    Line,
-    Matrix,
-    Page,
-    Prose,
-    Remark,
-    Table,
-    Tinted,
-    page,
-)
+from cutaway.page.blocks import Block, Edited, Heading, Line, Matrix, Page, Prose, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.tap import Edit
 from cutaway.text.display import truncate
-from cutaway.words import say, say_in
+from cutaway.words import Text, say, say_in
 
 _ROWS = 64  # positions whose distributions are compared at a time, in float64
 
@@ -159,18 +149,18 @@ def diff(
     """
     listed = read_changes(changes)
     runs = {} if other is None else {"other": other}
-    if any(each.source == "other" for each in listed) != bool(runs):
-        if runs:
-            raise CutawayError('other has no effect: no change takes from it (op resid with "from": "other")')
+    taken = any(each.source == "other" for each in listed)
+    if runs and not taken:
+        raise CutawayError('other has no effect: no change takes from it (op resid with "from": "other")')
+    if taken and not runs:
         raise CutawayError('a change takes from "other", a run of another text: give that text as other')
     changing = edits(listed, run, runs)
     words = isinstance(run.model.head, Head)
     ask = run.forward if words else run.hidden
-    borders = _borders(run)
-    result, trace = ask(
-        [name for names in borders.values() for name in names], dict.fromkeys(changing, as_it_is)
-    )
-    watch: dict[str, Edit] = {name: _relative_to(trace[name]) for names in borders.values() for name in names}
+    borders: dict[Side, list[str]] = {side: stream_taps(stack) for side, stack in stacks(run).items()}
+    taps = [name for names in borders.values() for name in names]
+    result, trace = ask(taps, dict.fromkeys(changing, as_it_is))
+    watch: dict[str, Edit] = {name: _relative_to(trace[name]) for name in taps}
     changed_result, moved = ask(watch, changing)
     departures = tuple(
         Departure(side, torch.stack([moved[name] for name in names]), stacks(run)[side].tokens)
@@ -216,17 +206,6 @@ def token_edits(base: Sequence[str], changed: Sequence[str]) -> tuple[TokenEdit,
     )
 
 
-def _borders(run: Run) -> dict[Side, list[str]]:
-    """The taps of each stack's residual stream between blocks, in order."""
-    return {
-        each.name: [
-            f"{side}.layers.0.resid_pre",
-            *(f"{side}.layers.{layer}.resid_post" for layer in range(len(each.stack.layers))),
-        ]
-        for side, each in stacks(run).items()
-    }
-
-
 def _relative_to(base: Tensor) -> Edit:
     """(1, T, D) -> (T,): how far it is from `base`, as a part of its length."""
     length = base[0].norm(dim=-1)
@@ -241,8 +220,8 @@ def _compared(logits: Tensor, changed: Tensor, ids: Tensor) -> tuple[Tensor, Ten
         p, q = (each[rows].double().log_softmax(dim=-1) for each in (logits, changed))
         chosen = ids[rows, None]
         parts.append(torch.stack([p.gather(1, chosen)[:, 0], q.gather(1, chosen)[:, 0], divergence(p, q)]))
-    base_log_probs, changed_log_probs, moved = torch.cat(parts, dim=1)
-    return base_log_probs, changed_log_probs, moved
+    before, after, moved = torch.cat(parts, dim=1)
+    return before, after, moved
 
 
 # Its page.
@@ -250,7 +229,7 @@ def _compared(logits: Tensor, changed: Tensor, ids: Tensor) -> tuple[Tensor, Ten
 MOVED = 1e-5  # of its length: how far a residual stream must move to have moved
 
 
-def _blocks(found: Comparison) -> Iterator[Block]:
+def _blocks(found: Comparison) -> Iterator[Block | Text | None]:
     for change in found.changes:
         yield Prose(say("change"), json.dumps(write_change(change), ensure_ascii=False))
     if found.base is not None and found.changed is not None:
@@ -258,7 +237,7 @@ def _blocks(found: Comparison) -> Iterator[Block]:
         yield Prose(say("without"), found.base.text)
         yield Prose(say("with"), found.changed.text)
         if found.base.ids == found.changed.ids:
-            yield Remark(say("the same, token by token"))
+            yield say("the same, token by token")
         else:
             yield Edited([(each.kind, each.base_pieces, each.changed_pieces) for each in found.token_edits])
     yield from _fates(found) if found.vector is None else _vector(found.vector)
@@ -268,58 +247,42 @@ def _blocks(found: Comparison) -> Iterator[Block]:
             yield from _departure_map(departure)
 
 
-def _fates(found: Comparison) -> Iterator[Block]:
+def _fates(found: Comparison) -> Iterator[Block | Text | None]:
     """The tokens of the unchanged output, each before and after."""
     differences: list[float] = found.difference.tolist()
-    finite = [abs(each) for each in differences if math.isfinite(each)]
-    reach = max(finite, default=0.0) or 1.0
-    rows = []
-    for piece, before, after, difference, moved in zip(
-        found.pieces,
-        found.base_log_probs.exp().tolist(),
-        found.changed_log_probs.exp().tolist(),
-        differences,
-        found.divergence.tolist(),
-        strict=True,
-    ):
-        tint = max(-1.0, min(1.0, difference / reach))
-        change = Tinted(nats(difference), tint, "signed")
-        rows.append((truncate(piece, 20), share(before), share(after), change, f"{moved:.3f}"))
-    columns = (
-        left(TOKEN),
-        right(say("without")),
-        right(say("with")),
-        right(say_in("of a number", "change")),
-        right("KL"),
+    reach = max((abs(each) for each in differences if math.isfinite(each)), default=0.0) or 1.0
+    changes = [Tinted(nats(each), max(-1.0, min(1.0, each / reach)), "signed") for each in differences]
+    pieces = [truncate(piece, 20) for piece in found.pieces]
+    before, after = (
+        map(share, each.exp().tolist()) for each in (found.base_log_probs, found.changed_log_probs)
     )
+    moved = (f"{each:.3f}" for each in found.divergence.tolist())
+    rows = list(zip(pieces, before, after, changes, moved, strict=True))
+    titles = (say("without"), say("with"), say_in("of a number", "change"), "KL")
     given = say("those before it")
     if all(departure.side == "encoder" for departure in found.departures):
         given = say("the whole text")
     yield Heading(say("How the tokens of the unchanged output fare"))
-    yield Table(columns, rows, tint=say("change of log-probability, ±{reach:.3g} nats", reach=reach))
-    yield Remark(
-        say(
-            "without, with: probability, given {given}; change: of its logarithm, in nats, {total} "
-            "in all; KL: divergence of the whole distribution, in nats. A trained model has never "
-            "met such changes: they show dependence, not purpose.",
-            given=given,
-            total=nats(sum(differences)),
-        )
+    tint = say("change of log-probability, ±{reach:.3g} nats", reach=reach)
+    yield Table((left(TOKEN), *map(right, titles)), rows, tint)
+    yield say(
+        "without, with: probability, given {given}; change: of its logarithm, in nats, {total} in all; KL: divergence "
+        "of the whole distribution, in nats. A trained model has never met such changes: they show dependence, not "
+        "purpose.",
+        given=given,
+        total=nats(sum(differences)),
     )
-    caveats = {str(change.caveat): change.caveat for change in found.changes}
-    yield from (Remark(caveat) for caveat in caveats.values() if caveat is not None)
+    yield from {str(change.caveat): change.caveat for change in found.changes}.values()
 
 
-def _vector(found: VectorChange) -> Iterator[Block]:
+def _vector(found: VectorChange) -> Iterator[Block | Text]:
     yield Heading(say("What becomes of the text's vector"))
     yield Line(say("1 − cosine"), [f"{found.distance:.4g}"])
-    yield Remark(
-        say(
-            "The vector of {size:,} numbers is {pooling}. 0: it points the same way; 1: at a right "
-            "angle. A trained model has never met such changes: they show dependence, not purpose.",
-            size=len(found.base),
-            pooling=POOLINGS[found.pooling],
-        )
+    yield say(
+        "The vector of {size:,} numbers is {pooling}. 0: it points the same way; 1: at a right angle. A trained model "
+        "has never met such changes: they show dependence, not purpose.",
+        size=len(found.base),
+        pooling=POOLINGS[found.pooling],
     )
 
 
@@ -329,24 +292,18 @@ def _where(departure: Departure) -> Prose:
     if first is None:
         return Prose(SIDES[departure.side], say("residual stream does not move"))
     at = say("at its input") if first == 0 else say("in layer {first}", first=first - 1)
+    farthest = f"{100 * float(departure.relative[-1].max()):.3g} %"
     where = say(
         "residual stream first moves {at}; at its end by up to {farthest} of its length",
         at=at,
-        farthest=f"{100 * float(departure.relative[-1].max()):.3g} %",
+        farthest=farthest,
     )
     return Prose(SIDES[departure.side], where)
 
 
 def _departure_map(departure: Departure) -> Iterator[Block]:
-    values = departure.relative.cpu().double().numpy()
+    values, pieces = array(departure.relative), departure.tokens.pieces
+    rows, down, across = numbers_to(len(values)), say("layers passed"), say("token read")
+    greatest = float(values.max(initial=1.0, where=np.isfinite(values)))
     yield Heading(say("How far the residual stream of the {side} has moved", side=SIDES[departure.side]))
-    yield Matrix(
-        values,
-        [str(border) for border in range(len(values))],
-        departure.tokens.pieces,
-        say("layers passed"),
-        say("token read"),
-        "‖x' − x‖ / ‖x‖",
-        drawn=True,
-        greatest=float(values.max(initial=1.0, where=np.isfinite(values))),
-    )
+    yield Matrix(values, rows, pieces, down, across, "‖x' − x‖ / ‖x‖", drawn=True, greatest=greatest)

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.inspection.asked import stream_taps
 from cutaway.inspection.options import Option, OtherText
+from cutaway.inspection.page_parts import array
 from cutaway.inspection.principal_axes import PrincipalAxes, measures, pca, plot_of
 from cutaway.inspection.question import question
 from cutaway.inspection.runs import ReadingStack, Run, Tokens, stacks, tokenizer_of
@@ -26,9 +27,9 @@ from cutaway.inspection.vectors import (
     nearest_rows,
     table_name,
     table_of,
-)
+)  # fmt: skip
 from cutaway.inspection.wiring import Side, at_least_one
-from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Remark, Table, Tinted, page
+from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate
 from cutaway.text.tokens.tokenizer import Tokenizer
@@ -121,25 +122,17 @@ def drift(
     if table is None:  # what a decoder reads are tokens of the target, whose table is the output's
         table = "unembedding" if where == "decoder" and len(there) == 2 else "embedding"
     runs = (run, other)
+    texts = [stacks(each)[where].tokens for each in runs]
     places = [
-        find_word(stacks(each)[where].tokens, word, tokenizer_of(each, where), occurrence)
-        for each, occurrence in zip(runs, occurrences, strict=True)
+        find_word(text, word, tokenizer_of(run, where), occurrence)
+        for text, occurrence in zip(texts, occurrences, strict=True)
     ]
     stages = _stages(run, there[where])
     streams = [_vectors(each, stages, positions) for each, positions in zip(runs, places, strict=True)]
     axes = pca(torch.cat(streams), k=min(10, len(stages) - 1))
-    drawn = axes.coordinates.split(len(stages))
     vectors = table_of(run.loaded, table)
-    paths = [
-        _path(
-            stacks(each)[where].tokens,
-            positions,
-            stream,
-            drawn_path,
-            nearest_rows(vectors, stream, top=top, measure=measure),
-        )
-        for each, positions, stream, drawn_path in zip(runs, places, streams, drawn, strict=True)
-    ]
+    near = [nearest_rows(vectors, stream, top=top, measure=measure) for stream in streams]
+    paths = list(map(_path, texts, places, streams, axes.coordinates.split(len(stages)), near))
     return Drift(
         word=word,
         side=where,
@@ -178,11 +171,10 @@ def find_word(tokens: Tokens, word: str, tokenizer: Tokenizer, occurrence: int =
         else:  # no word begins here, or only one whose first piece shows nothing
             start += 1
     if not found:
-        hint = nearest(word, tokens.pieces)
         raise CutawayError(
             "{word!r} is not in the text{hint}; its pieces: {pieces}",
             word=word,
-            hint=hint,
+            hint=nearest(word, tokens.pieces),
             pieces=" ".join(tokens.pieces),
         )
     if not 1 <= occurrence <= len(found):
@@ -197,9 +189,8 @@ def find_word(tokens: Tokens, word: str, tokenizer: Tokenizer, occurrence: int =
 
 def _stages(run: Run, stack: ReadingStack) -> list[str]:
     """The full names of the taps that the word passes."""
-    layers = [f"{stack.name}.layers.{i}.resid_post" for i in range(len(stack.stack.layers))]
     final = [f"{stack.name}.normed"] if run.loaded.config.has_final_norm else []
-    return [f"{stack.embedding_name}.embed", f"{stack.name}.layers.0.resid_pre", *layers, *final]
+    return [f"{stack.embedding_name}.embed", *stream_taps(stack), *final]
 
 
 def _vectors(run: Run, stages: Sequence[str], positions: Sequence[int]) -> Tensor:
@@ -239,62 +230,47 @@ def _path(
 FIRST, SECOND = say_in("text", "first"), say_in("text", "second")
 STAGE = say("stage")
 NEAREST = 3  # listed at each stage
-_COLUMNS = 8  # of one of them
 
 
 def _page(found: Drift) -> Page:
-    side = SIDES[found.side]
-    stages = [stage_name(stage) for stage in found.stages]
-    table = table_name(found.table)
-    rows: list[tuple[Text, ...]] = [
-        (stage, f"{cosine:.3f}", _near(first), _near(second))
-        for stage, cosine, first, second in zip(
-            stages, found.cosines.tolist(), found.first.neighbours, found.second.neighbours, strict=True
-        )
-    ]
-    columns = (
-        left(STAGE),
-        right(COSINE),
-        left(say("nearest, first")),
-        left(say("nearest, second")),
+    stages, first, second = [stage_name(stage) for stage in found.stages], found.first, found.second
+    near = (map(_near, path.neighbours) for path in (first, second))
+    cosine = (f"{each:.3f}" for each in found.cosines.tolist())
+    rows = list(zip(stages, cosine, *near, strict=True))
+    columns = (left(STAGE), right(COSINE), left(say("nearest, first")), left(say("nearest, second")))
+    start = say(
+        "The two sentences cut the word into different pieces, so that its paths begin at different points."
     )
-    start = None
-    if not found.same_pieces:
-        start = Remark(
-            say(
-                "The two sentences cut the word into different pieces, so that its paths begin at "
-                "different points."
-            )
-        )
+    n = len(stages)
     points = [
         Point(x, y, stage, group)
-        for group, path in enumerate((found.first, found.second))
+        for group, path in enumerate((first, second))
         for stage, (x, y) in zip(stages, path.path.tolist(), strict=True)
     ]
-    n = len(stages)
     paths = (range(n), range(n, 2 * n))
-    plot = plot_of(found.axes, points, paths=paths, groups=(FIRST, SECOND), arrows=True)
+    # How far the word has come in each sentence, and how far the two have parted.
+    cosines = array(torch.stack([first.static_cosines, second.static_cosines, found.cosines]))
+    names = [say("{side}, start", side=side) for side in (FIRST, SECOND)]
+    names.append(say("{first}, {second}", first=FIRST, second=SECOND))
+    between = say("between which two vectors")
     return page(
-        say("'{word}' in two sentences ({side})", word=found.word, side=side),
+        say("'{word}' in two sentences ({side})", word=found.word, side=SIDES[found.side]),
         [
-            Line(FIRST, _marked(found.first)),
-            Line(SECOND, _marked(found.second)),
-            start,
+            Line(FIRST, _marked(first)),
+            Line(SECOND, _marked(second)),
+            None if found.same_pieces else start,
             Table(columns, rows),
-            Remark(
-                say(
-                    "cosine: of the word's vector in the one sentence and in the other; 1 is the same "
-                    "direction. nearest: rows of {table} nearest to it. The model never compares the two: "
-                    "exact at the embedding, approximate deeper down. Raw cosines are high wherever all "
-                    "tokens share a direction.",
-                    table=table,
-                )
+            say(
+                "cosine: of the word's vector in the one sentence and in the other; 1 is the same direction. "
+                "nearest: rows of {table} nearest to it. The model never compares the two: exact at the "
+                "embedding, approximate deeper down. Raw cosines are high wherever all tokens share a direction.",
+                table=table_name(found.table),
             ),
             Heading(say("The two paths")),
-            plot,
+            plot_of(found.axes, points, paths=paths, groups=(FIRST, SECOND), arrows=True),
             *measures(found.axes),
             Heading(say("How far each has come, and how far they have parted")),
-            _cosines(found),
+            Matrix(cosines, names, stages, between, STAGE, COSINE, "signed", drawn=True),
         ],
     )
 
@@ -309,21 +285,9 @@ def stage_name(tap: str) -> Phrase:
 
 
 def _near(items: Sequence[Neighbour]) -> str:
-    return "  ".join(truncate(each.piece, _COLUMNS) for each in items[:NEAREST])
+    return "  ".join(truncate(each.piece, 8) for each in items[:NEAREST])
 
 
 def _marked(path: WordPath) -> list[Text | Tinted]:
     """The whole text, the word's own pieces on a colour."""
     return [Tinted(piece, 0.3) if place in path.positions else piece for place, piece in enumerate(path.text)]
-
-
-def _cosines(found: Drift) -> Matrix:
-    """How far the word has come in each sentence, and how far the two have parted."""
-    values = np.array(
-        [found.first.static_cosines.tolist(), found.second.static_cosines.tolist(), found.cosines.tolist()]
-    )
-    names = [say("{side}, start", side=side) for side in (FIRST, SECOND)]
-    names.append(say("{first}, {second}", first=FIRST, second=SECOND))
-    stages = [stage_name(stage) for stage in found.stages]
-    pairs = say("between which two vectors")
-    return Matrix(values, names, stages, pairs, STAGE, COSINE, "signed", drawn=True)

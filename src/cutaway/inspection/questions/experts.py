@@ -3,21 +3,21 @@
 # Shapes: T tokens, X experts, A chosen experts of a token.
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
-from cutaway.inspection.options import Option
+from cutaway.inspection.asked import OneLayer
+from cutaway.inspection.page_parts import array, numbers_to
 from cutaway.inspection.question import EXPERTS, question
 from cutaway.inspection.runs import Run, Tokens, stacks
 from cutaway.inspection.terms import LAYER, SIDES, left, right
 from cutaway.inspection.wiring import Place, Side, places
 from cutaway.nn.moe import MoE
-from cutaway.page.blocks import Bar, Block, Heading, Matrix, Page, Prose, Remark, Table, page
+from cutaway.page.blocks import Bar, Block, Heading, Matrix, Page, Prose, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
@@ -70,9 +70,7 @@ class Experts(Drawn):
 
 
 @question(say("Which expert of a mixture saw which token."), "layers", EXPERTS)
-def experts(
-    run: Run, *, layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None
-) -> Experts:
+def experts(run: Run, *, layer: OneLayer = None) -> Experts:
     """How a text was shared out among the experts of a mixture (Shazeer et al. 2017; Jiang et al. 2024), in every layer
     that has some or in one, from one forward pass. In an encoder-decoder a layer is that of both stacks.
 
@@ -143,36 +141,30 @@ def _page(found: Experts) -> Page:
     """Layer by layer; where layers and tokens are many, token by token only in the first layers."""
     n_layers, n_tokens = len(found.layers), max(len(each.tokens) for each in found.layers)
     shown = found.layers[: max(1, DETAILED // n_tokens)]
-    blocks: list[Block] = []
-    for place, each in enumerate(shown):
-        blocks += [Heading(_title(each))] if place else []
-        blocks += _layer(each)
-    if len(shown) < n_layers:
-        blocks.append(
-            Remark(
-                say(
-                    "Token by token: the first {n} of {n_layers} layers; give another one as `layer`.",
-                    n=len(shown),
-                    n_layers=n_layers,
-                )
-            )
-        )
-    if found.dense:
-        blocks.append(Remark(say("Layers without experts: {names}.", names=", ".join(found.dense))))
-    blocks.append(
-        Remark(
-            say(
-                "runner-up: the probability of the best expert that was not chosen. balance: the mean of what the "
-                "router gives the experts, weighed by their load, times their number: 1 where all work alike, {n} "
-                "where one does everything. evenness: the entropy of the load as a share of the greatest possible: "
-                "1 where all work alike. On one text a load is uneven by chance too.",
-                n=found.n_experts,
-            )
-        )
+    first, *others = (page(_title(each), _layer(each)) for each in shown)
+    some = say(
+        "Token by token: the first {n} of {n_layers} layers; give another one as `layer`.",
+        n=len(shown), n_layers=n_layers,
+    )  # fmt: skip
+    about = say(
+        "runner-up: the probability of the best expert that was not chosen. balance: the mean of what the router "
+        "gives the experts, weighed by their load, times their number: 1 where all work alike, {n} where one does "
+        "everything. evenness: the entropy of the load as a share of the greatest possible: 1 where all work alike. "
+        "On one text a load is uneven by chance too.",
+        n=found.n_experts,
     )
-    if n_layers > 1:
-        blocks += [Heading(say("The loads of all layers")), _loads(found)]
-    return page(_title(found.layers[0]), blocks)
+    dense = say("Layers without experts: {names}.", names=", ".join(found.dense))
+    loads = [Heading(say("The loads of all layers")), _loads(found)] if n_layers > 1 else []
+    return page(
+        first.title,
+        [
+            *first.then(*others).blocks,
+            some if len(shown) < n_layers else None,
+            dense if found.dense else None,
+            about,
+            *loads,
+        ],
+    )
 
 
 def _title(each: Routing) -> Phrase:
@@ -187,49 +179,30 @@ def _title(each: Routing) -> Phrase:
 
 def _loads(found: Experts) -> Matrix:
     """Layers down, experts across."""
-    several = len({each.side for each in found.layers}) > 1
-    return Matrix(
-        np.stack([each.load.detach().cpu().double().numpy() for each in found.layers]),
-        [
-            say("{side} {layer}", side=SIDES[each.side], layer=each.layer) if several else str(each.layer)
-            for each in found.layers
-        ],
-        [str(expert) for expert in range(found.n_experts)],
-        LAYER,
-        EXPERT,
-        LOAD,
-        drawn=True,
-    )
+    loads = array(torch.stack([each.load for each in found.layers]))
+    names: list[Text] = [str(each.layer) for each in found.layers]
+    if len({each.side for each in found.layers}) > 1:
+        names = [say("{side} {layer}", side=SIDES[each.side], layer=each.layer) for each in found.layers]
+    return Matrix(loads, names, numbers_to(found.n_experts), LAYER, EXPERT, LOAD, drawn=True)
 
 
-def _layer(each: Routing) -> list[Block]:
+def _layer(each: Routing) -> Iterator[Block | Text]:
     pieces, n_experts = each.tokens.pieces, each.scores.shape[1]
     rows = []
     for t, piece in enumerate(pieces):
         chosen = zip(each.chosen[t].tolist(), each.weights[t].tolist(), strict=True)
         pairs = "  ".join(f"{expert} {share(weight)}" for expert, weight in chosen)
         rows.append((truncate(piece, 14), pairs, share(float(each.runner_up[t]))))
-    loads: list[tuple[Text | Bar, ...]] = [
+    yield Table([left(READ), left(say("experts and weights")), right(say("runner-up"))], rows)
+    probabilities, unit = array(each.probabilities), say("probability by the router")
+    yield Matrix(probabilities, pieces, numbers_to(n_experts), READ, EXPERT, unit, drawn=True)
+    loads = [
         (str(expert), str(count), share(load), Bar(load))
         for expert, (count, load) in enumerate(zip(each.counts.tolist(), each.load.tolist(), strict=True))
         if count or n_experts <= LISTED
     ]
-    idle: list[Block] = []
+    yield Table([right(EXPERT), right(say("tokens")), right(LOAD), left("")], loads)
     if len(loads) < n_experts:
-        idle = [Remark(say("Experts that were given no token: {n}.", n=n_experts - len(loads)))]
-    return [
-        Table([left(READ), left(say("experts and weights")), right(say("runner-up"))], rows),
-        Matrix(
-            each.probabilities.detach().cpu().double().numpy(),
-            pieces,
-            [str(expert) for expert in range(n_experts)],
-            READ,
-            EXPERT,
-            say("probability by the router"),
-            drawn=True,
-        ),
-        Table([right(EXPERT), right(say("tokens")), right(LOAD), left("")], loads),
-        *idle,
-        Prose(say("balance"), f"{each.balance:.3f}"),
-        Prose(say("evenness"), f"{each.evenness:.3f}"),
-    ]
+        yield say("Experts that were given no token: {n}.", n=n_experts - len(loads))
+    yield Prose(say("balance"), f"{each.balance:.3f}")
+    yield Prose(say("evenness"), f"{each.evenness:.3f}")

@@ -10,14 +10,15 @@ from cutaway.inspection.arithmetic.explanation import Arithmetic, Explanation, L
 from cutaway.inspection.arithmetic.formula import Operand
 from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import usual_position, written_token
+from cutaway.inspection.page_parts import folded
 from cutaway.inspection.question import Suggesting, Suggestion, question
 from cutaway.inspection.runs import Run, position_in
-from cutaway.page.blocks import Block, Code, Heading, Line, Matrix, Page, Prose, Remark, page
+from cutaway.page.blocks import Block, Code, Heading, Line, Matrix, Page, Prose, page
 from cutaway.page.numbers import number
 from cutaway.words import Text, listed, say
 
 SHOWN, FIRST = 16, 8  # numbers of a line that are all written, and how many of a longer one
-DRAWN, ROW = 4096, 32  # numbers up to which a line is drawn as a heat map, and those in a row of it
+DRAWN = 4096  # numbers up to which a line is drawn as a heat map
 WIDE = 64  # columns after which a name is broken, at a dot
 ASKED = 3  # operands that are asked about next
 
@@ -88,8 +89,8 @@ def explain(
     if name is None:
         name, index = _usual(run, arithmetic)
     if chain:
-        links = tuple(arithmetic.chain(name, index))
-        return Explain(**vars(links[0].number), chain=links[1:])
+        first, *links = arithmetic.chain(name, index)
+        return Explain(**vars(first.number), chain=tuple(links))
     return Explain(**vars(arithmetic.explain(name, index)))
 
 
@@ -106,23 +107,24 @@ def _usual(run: Run, arithmetic: Arithmetic) -> tuple[str, tuple[int, ...]]:
 
 
 def _page(found: Explain) -> Page:
-    blocks: list[Block | None] = [
+    blocks: list[Block | Text | None] = [
         Prose(say("what it is"), found.meaning) if found.meaning else None,
         Prose(say("where"), found.where) if found.where else None,
     ]
     if found.formula:
         blocks += [
-            Prose(say("formula"), _lines(found.formula)),
+            # Each of its definitions on a line of its own.
+            Prose(say("formula"), found.formula.replace(",  ", "\n")),
             Heading(say("What goes in")),
             *(block for operand in found.operands for block in _operand(operand)),
             Heading(say("Worked out again")),
             *_agreement(found),
         ]
     if found.note is not None:
-        blocks.append(Remark(say("{note}.", note=found.note)))
+        blocks.append(say("{note}.", note=found.note))
     if found.chain:
         steps = zip([found, *(link.number for link in found.chain)], found.chain, strict=False)
-        blocks += [Heading(say("Where it comes from, step by step"))]
+        blocks.append(Heading(say("Where it comes from, step by step")))
         blocks += [*(_step(link, before) for before, link in steps), _COUNTS]
     heat = [_heat_map(each) for each in found.operands if SHOWN < each.values.numel() <= DRAWN]
     if heat:
@@ -133,11 +135,9 @@ def _page(found: Explain) -> Page:
     return page(say("Why {place} = {value}", place=place, value=number(found.recorded)), blocks)
 
 
-_COUNTS = Remark(
-    say(
-        "Each step goes on with the value of this run, no weight of the model, that counts most: of a softmax or a "
-        "norm the number's own element, of a sum the greatest term. One way back of very many."
-    )
+_COUNTS = say(
+    "Each step goes on with the value of this run, no weight of the model, that counts most: of a softmax or a "
+    "norm the number's own element, of a sum the greatest term. One way back of very many."
 )
 
 
@@ -162,26 +162,24 @@ def _step(link: Link, before: Explanation) -> Prose:
     """A value of the way back: as what the one before it read it, where it stands unless that is the same, and its own
     formula."""
     found = link.number
-    lines: list[Text] = [
-        say("{symbol} is {place}", symbol=link.symbol, place=_named(found.name, found.index))
-    ]
+    place = _named(found.name, found.index)
+    lines: list[Text] = [say("{symbol} is {place}", symbol=link.symbol, place=place)]
     lines += [found.where] if found.where and found.where != before.where else []
     # What μ and σ are has been said above, or can be asked.
     lines += [found.formula.partition(",  ")[0] if found.formula else found.note or ""]
     return Prose(number(found.recorded), listed(lines, "\n"))
 
 
-def _agreement(found: Explanation) -> tuple[Prose, Prose, Prose]:
+def _agreement(found: Explanation) -> Iterator[Prose]:
     apart, bound = f"{found.difference:.2g}", f"{found.tolerance:.2g}"
     verdict = say("{apart}, beyond the {bound} that rounding explains", apart=apart, bound=bound)
     if found.agrees:
         verdict = say("{apart}, within the {bound} that rounding explains", apart=apart, bound=bound)
-    result = say("{result} in float64 from these operands", result=f"{found.result:.9g}")
-    return (
-        Prose(say("worked out"), result),
-        Prose(say("the run had"), f"{found.recorded:.9g}"),
-        Prose(say("difference"), verdict),
+    yield Prose(
+        say("worked out"), say("{result} in float64 from these operands", result=f"{found.result:.9g}")
     )
+    yield Prose(say("the run had"), f"{found.recorded:.9g}")
+    yield Prose(say("difference"), verdict)
 
 
 def _named(name: str, index: tuple[int | slice, ...]) -> str:
@@ -201,23 +199,6 @@ def _place(index: int | slice) -> str:
     return f"{'' if index.start is None else index.start}:{'' if index.stop is None else index.stop}"
 
 
-def _lines(formula: str) -> str:
-    """A formula, and each of its definitions on a line of its own."""
-    return formula.replace(",  ", "\n")
-
-
 def _heat_map(operand: Operand) -> Matrix:
-    """All numbers of an operand, in rows of equal length."""
-    values, symbol = operand.values.flatten().numpy(), operand.symbol.partition("[")[0]
-    across = next(size for size in range(min(len(values), ROW), 0, -1) if len(values) % size == 0)
-    rows = [f"{symbol}[{first}…]" for first in range(0, len(values), across)]
-    return Matrix(
-        values.reshape(-1, across),
-        rows,
-        [f"+{n}" for n in range(across)],
-        say("first of the row"),
-        say("places after it"),
-        say("{symbol} in this run", symbol=symbol),
-        "signed",
-        drawn=True,
-    )
+    symbol = operand.symbol.partition("[")[0]
+    return folded(operand.values.flatten(), symbol, say("{symbol} in this run", symbol=symbol))

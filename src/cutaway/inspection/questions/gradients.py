@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from cutaway.inspection.asked import Position
 from cutaway.inspection.input_gradients import (
     MOST_POINTS,
     Asked,
@@ -17,10 +18,10 @@ from cutaway.inspection.outcome import usual_position
 from cutaway.inspection.question import WORDS, question
 from cutaway.inspection.runs import Run
 from cutaway.inspection.terms import SOURCE, TARGET, TOKEN, left, right
-from cutaway.page.blocks import Block, Heading, Page, Prose, Remark, Shaded, Table, page
+from cutaway.page.blocks import Block, Heading, Page, Prose, Shaded, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, number
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, say
 
 TOLERANCE = 0.02  # what the integral may miss: an answer in a few seconds, which says how much it missed
 
@@ -40,10 +41,7 @@ class Gradients(Drawn):
 def gradients(
     run: Run,
     *,
-    at: Annotated[
-        int | None,
-        Option(say("The position, from 0; -1 is the last; else the first word written, or first gap.")),
-    ] = None,
+    at: Position = None,
     token: Annotated[
         int | str | None,
         Option(say("The token whose probability it is; the one written there unless given.")),
@@ -76,14 +74,8 @@ def gradients(
 
 # Its page.
 
-_METHODS = {
-    "gradient x input": say("grad × input"),
-    "integrated gradients": say("integrated"),
-}
-_QUANTITIES = {
-    "logit": (say("logit"), say("logits")),
-    "log_prob": (say("log-probability"), say("nats")),
-}
+_METHODS = {"gradient x input": say("grad × input"), "integrated gradients": say("integrated")}
+_QUANTITIES = {"logit": (say("logit"), say("logits")), "log_prob": (say("log-probability"), say("nats"))}
 _NOT = say(
     "A share depends on the path chosen between two points of the space of vectors, where no words lie; another start "
     "gives other shares."
@@ -97,37 +89,30 @@ def _page(found: Sequence[InputAttribution]) -> Page:
     for name, tokens in first.tokens.items():
         if len(first.tokens) > 1:
             blocks.append(Heading(_reads(first, name)))
-        blocks += [_shaded(each, name, _METHODS[each.method], drawn=True) for each in found]
+        blocks += [_shaded(each, name) for each in found]
         columns = (left(TOKEN), *(right(_METHODS[each.method]) for each in found))
-        shares = [each.shares[name].tolist() for each in found]
-        rows = [
-            (piece, *(nats(values[place]) for values in shares))
-            for place, piece in enumerate(tokens.pieces[: _read(first, name)])
-        ]
-        blocks.append(Table(columns, rows))
-    return page(_title(first), [*blocks, *(_sums(each) for each in found), *_remarks(found)])
-
-
-def _title(found: InputAttribution) -> Phrase:
-    what, _ = _QUANTITIES[found.quantity]
-    piece = found.tokens[found.side].pieces[found.position]
-    return say(
+        shares = [map(nats, each.shares[name].tolist()) for each in found]
+        blocks.append(Table(columns, list(zip(tokens.pieces[: _read(first, name)], *shares, strict=False))))
+    cautions = [
+        say("{methods}: {approximate}.", methods=_METHODS[each.method], approximate=each.approximate)
+        for each in found
+    ]
+    title = say(
         "What the {what} of '{token}' at token {position}, '{piece}', depends on",
-        what=what,
-        token=found.token,
-        position=found.position,
-        piece=piece,
+        what=_QUANTITIES[first.quantity][0],
+        token=first.token,
+        position=first.position,
+        piece=first.tokens[first.side].pieces[first.position],
     )
+    return page(title, [*blocks, *map(_sums, found), *cautions, _NOT])
 
 
-def _shaded(found: InputAttribution, name: str, label: Text | None = None, drawn: bool = False) -> Shaded:
-    _, unit = _QUANTITIES[found.quantity]
-    shown = _reads(found, name) if label is None else label
-    end = _read(found, name)
-    greatest = max(float(shares.abs().max()) for shares in found.shares.values())  # one scale for both texts
-    return Shaded(
-        shown, found.tokens[name].pieces[:end], found.shares[name].tolist()[:end], unit, drawn, greatest
-    )
+def _shaded(found: InputAttribution, name: str) -> Shaded:
+    """A text in the colours of its shares, on one scale for both texts."""
+    end, (_, unit) = _read(found, name), _QUANTITIES[found.quantity]
+    pieces, shares = found.tokens[name].pieces[:end], found.shares[name].tolist()[:end]
+    greatest = max(float(each.abs().max()) for each in found.shares.values())
+    return Shaded(_METHODS[found.method], pieces, shares, unit, drawn=True, greatest=greatest)
 
 
 def _read(found: InputAttribution, name: str) -> int:
@@ -143,8 +128,7 @@ def _reads(found: InputAttribution, name: str) -> Phrase:
         return SOURCE
     if _read(found, name) == len(found.tokens[name]):
         return TARGET
-    last = found.position
-    return say("{target}, up to token {last}", target=TARGET, last=last)
+    return say("{target}, up to token {last}", target=TARGET, last=found.position)
 
 
 def _sums(found: InputAttribution) -> Prose:
@@ -154,24 +138,8 @@ def _sums(found: InputAttribution) -> Prose:
         return Prose(method, say("sum {total}; value {value}", total=total, value=value))
     start = say("zeros") if found.baseline == "zero" else say("{baseline}", baseline=found.baseline)
     before, gain = number(found.baseline_value), nats(found.value - found.baseline_value)
-    return Prose(
-        method,
-        say(
-            "sum {total}; value {value} minus {before} at {start} is {gain}, and the sum misses "
-            "{difference} of it",
-            total=total,
-            value=value,
-            before=before,
-            start=start,
-            gain=gain,
-            difference=nats(found.difference),
-        ),
-    )
-
-
-def _remarks(found: Sequence[InputAttribution]) -> list[Remark]:
-    told = [
-        Remark(say("{methods}: {approximate}.", methods=_METHODS[each.method], approximate=each.approximate))
-        for each in found
-    ]
-    return [*told, Remark(_NOT)]
+    told = say(
+        "sum {total}; value {value} minus {before} at {start} is {gain}, and the sum misses {difference} of it",
+        total=total, value=value, before=before, start=start, gain=gain, difference=nats(found.difference),
+    )  # fmt: skip
+    return Prose(method, told)

@@ -8,13 +8,15 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from cutaway.inspection.asked import stream_taps
 from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import forced_tokens
+from cutaway.inspection.page_parts import array
 from cutaway.inspection.question import WORDS, question
 from cutaway.inspection.runs import Run, Tokens, piece_of, position_in, stack_named, token_id
 from cutaway.inspection.terms import PROBABILITY, SIDES, left, right
 from cutaway.inspection.wiring import at_least_one, chosen, output_head
-from cutaway.page.blocks import Heading, Matrix, Page, Remark, Table, Tinted, page
+from cutaway.page.blocks import Heading, Matrix, Page, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
@@ -76,47 +78,36 @@ def lens(
     position = None if at is None else position_in(side.tokens, at)
     wanted = [token_id(run, token) for token in pinned]
     rows = chosen(say("number of blocks passed"), layers, len(side.stack.layers) + 1)
-    names = {row: _tap(side.name, row) for row in rows}
-    final, trace = run.forward(list(dict.fromkeys(names.values())))
+    taps = stream_taps(side)
+    names = [taps[row] for row in rows]
+    final, trace = run.forward(names)
     forced = forced_tokens(run, final)
-    targets = torch.tensor(forced.ids)
-    ids, log_probs, outcomes, outcome_ranks, pins, pin_ranks = [], [], [], [], [], []
-    for row in rows:
+    asked = torch.tensor([[id, *wanted] for id in forced.ids], device=final.device)  # (T, 1 + P)
+    readings: list[tuple[Tensor, ...]] = []
+    for name in names:
         with torch.no_grad():
-            logits = head(side.stack.norm(trace[names[row]]))[0].float()  # (T, V)
+            logits = head(side.stack.norm(trace[name]))[0].float()  # (T, V)
         scores = logits.log_softmax(dim=-1)
         best = scores.topk(min(top, scores.shape[-1]), dim=-1)
-        ids.append(best.indices.cpu())
-        log_probs.append(best.values.cpu())
-        truth = targets.to(logits.device)[:, None]
-        outcomes.append(scores.gather(1, truth)[:, 0].cpu())
-        outcome_ranks.append(_ranks(logits, truth)[:, 0].cpu())
-        pin = torch.tensor(wanted, dtype=torch.long, device=logits.device).expand(len(logits), -1)
-        pins.append(scores.gather(1, pin).cpu())
-        pin_ranks.append(_ranks(logits, pin).cpu())
-    found = torch.stack(ids)
-    spelled = {id: piece_of(run, id) for id in found.unique().tolist()}
+        readings.append((best.indices, best.values, scores.gather(1, asked), _ranks(logits, asked)))
+    ids, log_probs, asked_log_probs, ranks = (torch.stack(each).cpu() for each in zip(*readings, strict=True))
+    spelled = {id: piece_of(run, id) for id in ids.unique().tolist()}
     return Lens(
         side=side.name,
         tokens=side.tokens,
         outcome=Tokens(forced.ids, [piece_of(run, id) for id in forced.ids]),
         layers=rows,
-        ids=found,
-        log_probs=torch.stack(log_probs),
-        pieces=tuple(tuple(tuple(spelled[id] for id in cell) for cell in row) for row in found.tolist()),
-        outcome_log_probs=torch.stack(outcomes),
-        outcome_ranks=torch.stack(outcome_ranks),
+        ids=ids,
+        log_probs=log_probs,
+        pieces=tuple(tuple(tuple(spelled[id] for id in cell) for cell in row) for row in ids.tolist()),
+        outcome_log_probs=asked_log_probs[..., 0],
+        outcome_ranks=ranks[..., 0],
         pinned=Tokens(wanted, [piece_of(run, id) for id in wanted]),
-        pinned_log_probs=torch.stack(pins),
-        pinned_ranks=torch.stack(pin_ranks),
+        pinned_log_probs=asked_log_probs[..., 1:],
+        pinned_ranks=ranks[..., 1:],
         approximate=_reason(run),
         at=position,
     )
-
-
-def _tap(side: str, passed: int) -> str:
-    """The tap of the residual stream after so many blocks."""
-    return f"{side}.layers.0.resid_pre" if passed == 0 else f"{side}.layers.{passed - 1}.resid_post"
 
 
 def _ranks(logits: Tensor, ids: Tensor) -> Tensor:
@@ -128,73 +119,59 @@ def _ranks(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def _reason(run: Run) -> Phrase | None:
-    config = run.model.config
-    if config.norm_order != "post":
+    if run.model.config.norm_order != "post":
         return None
     final = say("there is no final norm")
-    if config.has_final_norm:
+    if run.model.config.has_final_norm:
         final = say("a final norm follows the last block only")
     return say(
-        "post-norm: each block has normalised its own result already and {final}, so an "
-        "earlier row is read without the norms of the blocks left out, which would change it "
-        "even if those blocks wrote nothing",
+        "post-norm: each block has normalised its own result already and {final}, so an earlier row is read "
+        "without the norms of the blocks left out, which would change it even if those blocks wrote nothing",
         final=final,
     )
 
 
 # Its page.
 
-READ = Remark(
-    say(
-        "Read by the model's own last norm and output matrix; no layer but the last was "
-        "trained to be read so: a reading, not a thought. The reading after the last layer is "
-        "what the model says."
-    )
+READ = say(
+    "Read by the model's own last norm and output matrix; no layer but the last was trained to be read so: a "
+    "reading, not a thought. The reading after the last layer is what the model says."
 )
 
 
 def _whole_text(found: Lens) -> Page:
     """Tokens down, layers across, each with its best reading in the colour of its probability."""
-    which, outcome = SIDES[found.side], _outcome(found)
-    rows = []
-    for t, piece in enumerate(found.tokens.pieces):
-        cells = [_cell(found, n, t) for n in range(len(found.layers))]
-        rows.append((truncate(piece, PIECE), *cells, truncate(found.outcome.pieces[t], PIECE)))
+    outcome = say("stands") if found.side == "encoder" else say("writes")
+    rows = [
+        (
+            truncate(read, PIECE),
+            *(_cell(found, n, t) for n in range(len(found.layers))),
+            truncate(stands, PIECE),
+        )
+        for t, (read, stands) in enumerate(zip(found.tokens.pieces, found.outcome.pieces, strict=True))
+    ]
     titles = [layer_name(layer) for layer in found.layers]
-    columns = [left(say("reads")), *map(left, titles), left(outcome)]
-    probabilities = found.outcome_log_probs.exp().T.double().numpy()
+    probabilities, after = array(found.outcome_log_probs.exp().T), say("read after")
     return page(
-        say("What each layer of the {which} would say, were it the last", which=which),
+        say("What each layer of the {which} would say, were it the last", which=SIDES[found.side]),
         [
-            Table(columns, rows, tint=PROBABILITY, keep=1),
+            Table([left(say("reads")), *map(left, titles), left(outcome)], rows, tint=PROBABILITY, keep=1),
             READ,
             _approximate(found),
-            Remark(say("All readings at one token: give its position, from 0, as `at`.")),
+            say("All readings at one token: give its position, from 0, as `at`."),
             Heading(say("How probable each layer would make what stands there in the end")),
-            Matrix(
-                probabilities,
-                found.outcome.pieces,
-                [layer_name(layer) for layer in found.layers],
-                outcome,
-                say("read after"),
-                PROBABILITY,
-                drawn=True,
-            ),
+            Matrix(probabilities, found.outcome.pieces, titles, outcome, after, PROBABILITY, drawn=True),
         ],
     )
 
 
 def _one_token(found: Lens, t: int) -> Page:
     """One token: the best readings of each layer, and the place of what really stands there."""
-    piece, outcome = found.tokens.pieces[t], truncate(found.outcome.pieces[t], PIECE + 4)
-    shown = found.ids.shape[2]
+    outcome = truncate(found.outcome.pieces[t], PIECE + 4)
     rows = []
     for n, layer in enumerate(found.layers):
-        log_probs = found.log_probs[n, t, :shown].exp().tolist()
-        best = [
-            Tinted(f"{truncate(each, PIECE + 4)} {share(p)}", p)
-            for each, p in zip(found.pieces[n][t], log_probs, strict=False)
-        ]
+        readings = zip(found.pieces[n][t], found.log_probs[n, t].exp().tolist(), strict=True)
+        best = [Tinted(f"{truncate(each, PIECE + 4)} {share(p)}", p) for each, p in readings]
         probability = float(found.outcome_log_probs[n, t].exp())
         rank = f"{int(found.outcome_ranks[n, t]):,}"
         rows.append((layer_name(layer), rank, Tinted(share(probability), probability), *best))
@@ -203,8 +180,9 @@ def _one_token(found: Lens, t: int) -> Page:
         right(say("rank of {outcome}", outcome=outcome)),
         right(say("prob.")),
         left(say("most probable")),
-        *(left(f"{place}.") for place in range(2, shown + 1)),
+        *(left(f"{place}.") for place in range(2, found.ids.shape[2] + 1)),
     ]
+    piece = found.tokens.pieces[t]
     return page(
         say("Token {t}, '{piece}': what each layer would say, were it the last", t=t, piece=piece),
         [Table(columns, rows, tint=PROBABILITY, keep=1), READ, _approximate(found)],
@@ -213,25 +191,16 @@ def _one_token(found: Lens, t: int) -> Page:
 
 def layer_name(passed: int) -> Phrase:
     """What was read after so many blocks."""
-    if passed == 0:
-        return say("embedding")
-    return say("layer {passed}", passed=passed - 1)
+    return say("embedding") if passed == 0 else say("layer {passed}", passed=passed - 1)
 
 
 def _cell(found: Lens, n: int, t: int) -> Tinted:
     """The best reading, all of them in its hint."""
-    probabilities = found.log_probs[n, t].exp().tolist()
-    hint = "  ".join(
-        f"{piece} {share(p)}" for piece, p in zip(found.pieces[n][t], probabilities, strict=True)
-    )
-    return Tinted(truncate(found.pieces[n][t][0], PIECE), probabilities[0], hint=hint)
+    pieces, probabilities = found.pieces[n][t], found.log_probs[n, t].exp().tolist()
+    hint = "  ".join(f"{piece} {share(p)}" for piece, p in zip(pieces, probabilities, strict=True))
+    return Tinted(truncate(pieces[0], PIECE), probabilities[0], hint=hint)
 
 
-def _outcome(found: Lens) -> Phrase:
-    return say("stands") if found.side == "encoder" else say("writes")
-
-
-def _approximate(found: Lens) -> Remark | None:
-    if found.approximate is None:
-        return None
-    return Remark(say("Approximate: {approximate}.", approximate=found.approximate))
+def _approximate(found: Lens) -> Phrase | None:
+    reason = found.approximate
+    return None if reason is None else say("Approximate: {approximate}.", approximate=reason)

@@ -5,20 +5,21 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from cutaway.inspection.asked import LogitToken, Position, position_asked
 from cutaway.inspection.frozen_path import FrozenPath, Step, Write, embedded, frozen_path
 from cutaway.inspection.options import Option
-from cutaway.inspection.outcome import usual_position, written_token
+from cutaway.inspection.outcome import written_token
+from cutaway.inspection.page_parts import by_layer, to_keep_in_mind
 from cutaway.inspection.question import WORDS, question
-from cutaway.inspection.runs import Run, piece_of, position_in, stack_named, token_id
+from cutaway.inspection.runs import Run, piece_of, stack_named, token_id
 from cutaway.inspection.terms import LAYER, left, right
 from cutaway.inspection.wiring import at_least_one, places
 from cutaway.nn.attention import Attention
 from cutaway.nn.moe import MoE
-from cutaway.page.blocks import Block, Heading, Matrix, Page, Prose, Remark, Table, page
+from cutaway.page.blocks import Block, Heading, Matrix, Page, Prose, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import number
 from cutaway.tap import Edit
@@ -78,13 +79,8 @@ class Logit(Drawn):
 def logit(
     run: Run,
     *,
-    at: Annotated[
-        int | None,
-        Option(say("The position, from 0; -1 is the last; else the first word written, or first gap.")),
-    ] = None,
-    token: Annotated[
-        int | str | None, Option(say("The token whose logit it is; the one written there unless given."))
-    ] = None,
+    at: Position = None,
+    token: LogitToken = None,
     against: Annotated[int | str | None, Option(say("A second token, whose logit is taken off."))] = None,
     top: Annotated[int, Option(say("Components that are listed."), at_least=1)] = 10,
 ) -> Logit:
@@ -93,7 +89,7 @@ def logit(
     Raises CutawayError for a model without output head, a position out of range, or a token that is not one.
     """
     at_least_one(top=top)
-    where = position_in(stack_named(run, None).tokens, usual_position(run) if at is None else at)
+    where = position_asked(run, stack_named(run, None).tokens, at)
     chosen = None if token is None else token_id(run, token)
     other = None if against is None else token_id(run, against)
     path = frozen_path(run, where, _watched(run, where))
@@ -103,7 +99,6 @@ def logit(
     unembed, scale = path.head.unembed, path.head.scale
     read = unembed.weight[chosen].detach().double()
     logit, shown = path.uncapped()[chosen].double(), path.logits[chosen].double()
-    bias = None if unembed.bias is None else unembed.bias.detach().double()
     if other is not None:
         read = read - unembed.weight[other].detach().double()
         logit, shown = logit - path.uncapped()[other].double(), shown - path.logits[other].double()
@@ -112,7 +107,8 @@ def logit(
         Component(kind, name, layer, number, share)
         for (kind, name, layer, number), share in zip(labels, shares, strict=True)
     ]
-    if bias is not None:
+    if unembed.bias is not None:
+        bias = unembed.bias.detach().double()
         own = bias[chosen] - (0 if other is None else bias[other])
         components.append(Component("output bias", "head.unembed", None, None, float(own * scale)))
     total = sum(component.share for component in components)
@@ -141,21 +137,14 @@ _Label = tuple[str, str, int | None, int | None]  # kind, place, layer, number
 def _watched(run: Run, position: int) -> dict[str, Edit]:
     """What is needed beside the path itself: each head's result, and each chosen expert's."""
     found: dict[str, Edit] = {}
-
-    def of_heads(z: Tensor) -> Tensor:
-        return z[:, :, position].clone()  # (1, H, E)
-
-    def of_experts(x: Tensor) -> Tensor:
-        return x[:, position].clone()
-
     for place in places(run.model, stack_named(run, None).name):
         for sublayer in place.sublayers:
             part = getattr(place.block, sublayer.module)
             if isinstance(part, Attention):
-                found[f"{place.path}.{sublayer.module}.z"] = of_heads
+                found[f"{place.path}.{sublayer.module}.z"] = lambda z: z[:, :, position].clone()  # (1, H, E)
             elif isinstance(part, MoE):
                 for name in ("expert_index", "expert_weight", "expert_out"):
-                    found[f"{place.path}.{sublayer.module}.{name}"] = of_experts
+                    found[f"{place.path}.{sublayer.module}.{name}"] = lambda x: x[:, position].clone()
     return found
 
 
@@ -164,9 +153,8 @@ def _stream(path: FrozenPath) -> tuple[list[_Label], Tensor]:
     output matrix reads."""
     side = path.side
     rows = embedded(side, path.trace)
-    kinds = ["token"]
-    kinds += ["position"] if side.embedding.positions is not None else []
-    kinds += ["segment"] if side.embedding.segments is not None else []
+    there = {"token": True, "position": side.embedding.positions, "segment": side.embedding.segments}
+    kinds = [kind for kind, table in there.items() if table is not None]
     labels: list[_Label] = [(kind, side.embedding_name, None, None) for kind in kinds]
     labels, rows = _through(path.embed_norm, None, labels, rows)
     for write in path.writes:
@@ -217,9 +205,9 @@ def _reason(run: Run) -> Phrase | None:
     masked = run.model.config.head == "masked"
     if run.model.config.norm_order == "post":
         return say(
-            "post-norm: the sum is exact, but the stream is normalised after every sublayer, so a "
-            "share passes as many held scales as follow it{gate}; the earlier the component, the "
-            "more of its effect runs through what is held",
+            "post-norm: the sum is exact, but the stream is normalised after every sublayer, so a share passes as "
+            "many held scales as follow it{gate}; the earlier the component, the more of its effect runs through "
+            "what is held",
             gate=say(", the gate of the head's activation too") if masked else "",
         )
     if run.model.config.norm_order == "sandwich":
@@ -240,11 +228,10 @@ _KINDS = {
     "norm bias": say("norm bias"),
     "output bias": say("output bias"),
 }
-_SHARE = say("logits")
 _NOT = say(
-    "A share is what a component wrote into the residual stream, read by the token's row "
-    "of the output matrix, with the scales of the norms held. It says what was written "
-    "directly, not what the logit would lose without it: later layers read it too."
+    "A share is what a component wrote into the residual stream, read by the token's row of the output matrix, with "
+    "the scales of the norms held. It says what was written directly, not what the logit would lose without it: "
+    "later layers read it too."
 )
 
 
@@ -258,32 +245,22 @@ def _page(found: Logit) -> Page:
     ]
     if others:
         rows.append((f"{rest:+.3f}", "", say("the {others} others together", others=others)))
-    columns = (
-        right(say("share")),
-        right(LAYER),
-        left(say("written by")),
-    )
-    caveat = None
-    if found.approximate is not None:
-        caveat = Remark(say("To keep in mind: {approximate}.", approximate=found.approximate))
+    total = say(
+        "{total:.4f} of {count} shares; logit {logit:.4f}, difference {difference:.1e}",
+        total=found.total, count=len(found.components), logit=found.logit, difference=found.difference,
+    )  # fmt: skip
+    capped = None
+    if abs(found.model_logit - found.logit) > 1e-4 * max(1.0, abs(found.logit)):
+        capped = say("{after} is what the model gives after its soft cap", after=number(found.model_logit))
     return page(
         _title(found),
         [
-            Prose(
-                say("sum"),
-                say(
-                    "{total:.4f} of {count} shares; logit {logit:.4f}, difference {difference:.1e}",
-                    total=found.total,
-                    count=len(found.components),
-                    logit=found.logit,
-                    difference=found.difference,
-                ),
-            ),
-            _capped(found),
-            Table(columns, rows),
+            Prose(say("sum"), total),
+            None if capped is None else Prose(say("capped"), capped),
+            Table((right(say("share")), right(LAYER), left(say("written by"))), rows),
             *_by_layer(found),
-            Remark(_NOT),
-            caveat,
+            _NOT,
+            to_keep_in_mind(found.approximate),
         ],
     )
 
@@ -294,29 +271,15 @@ def _title(found: Logit) -> Phrase:
         return say("What wrote the logit of '{token}' {where}", token=found.token, where=where)
     return say(
         "What wrote the logit of '{token}' minus that of '{against}' {where}",
-        token=found.token,
-        against=found.against,
-        where=where,
-    )
-
-
-def _capped(found: Logit) -> Prose | None:
-    """The model's own logit, where a soft cap makes it another than the one explained."""
-    if abs(found.model_logit - found.logit) <= 1e-4 * max(1.0, abs(found.logit)):
-        return None
-    after = number(found.model_logit)
-    return Prose(
-        say("capped"),
-        say("{after} is what the model gives after its soft cap", after=after),
-    )
+        token=found.token, against=found.against, where=where,
+    )  # fmt: skip
 
 
 def _named(each: Component) -> Text:
     if each.number is not None:
         kind = say("head") if each.kind == "head" else say("expert")
         return say("{kind} {number} of {place}", kind=kind, number=each.number, place=each.place)
-    kind = _KINDS[each.kind]
-    return say("{kind}, {place}", kind=kind, place=each.place)
+    return say("{kind}, {place}", kind=_KINDS[each.kind], place=each.place)
 
 
 def _by_layer(found: Logit) -> list[Block]:
@@ -328,23 +291,12 @@ def _by_layer(found: Logit) -> list[Block]:
         if each.layer is not None:
             name = _column(each, cross)
             cells[each.layer, name] = cells.get((each.layer, name), 0.0) + each.share
-    layers = sorted({layer for layer, _ in cells})
     names = sorted({name for _, name in cells}, key=_order)
-    values = np.array([[cells.get((layer, name), 0.0) for name in names] for layer in layers])
-    heads = say("h heads")
-    if cross:
-        heads = say("s self-attention, c cross-attention")
+    values, layers = by_layer(cells, names, 0.0)
+    heads = say("s self-attention, c cross-attention") if cross else say("h heads")
     return [
         Heading(say("By layer ({heads}, ff feed-forward, b biases)", heads=heads)),
-        Matrix(
-            values,
-            [str(layer) for layer in layers],
-            names,
-            LAYER,
-            say("component"),
-            _SHARE,
-            "signed",
-        ),
+        Matrix(values, layers, names, LAYER, say("component"), say("logits"), "signed"),
     ]
 
 

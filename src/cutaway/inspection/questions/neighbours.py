@@ -22,7 +22,7 @@ from cutaway.inspection.vectors import (
     space_of,
     table_name,
 )
-from cutaway.page.blocks import Page, Remark, page
+from cutaway.page.blocks import Page, page
 from cutaway.page.drawn import Drawn
 from cutaway.words import say
 
@@ -72,12 +72,6 @@ def nearest_to(
     table: VectorTable, vector: Tensor, *, top: int = 10, measure: Measure = "cosine"
 ) -> Neighbours:
     """The same of any vector (D,). Raises CutawayError for one of another width or with values that are not finite."""
-    _check_vector(table, vector)
-    (items,) = nearest_rows(table, vector.detach().cpu().double()[None], top=top, measure=measure)
-    return Neighbours(table.name, measure, None, "", len(table.vectors), items)
-
-
-def _check_vector(table: VectorTable, vector: Tensor) -> None:
     width = table.vectors.shape[1]
     if tuple(vector.shape) != (width,):
         raise CutawayError(
@@ -86,10 +80,10 @@ def _check_vector(table: VectorTable, vector: Tensor) -> None:
             width=width,
         )
     if not bool(vector.isfinite().all()):
-        raise CutawayError(
-            "the vector has values that are not finite: {values}",
-            values=brief(vector[~vector.isfinite()].tolist()),
-        )
+        values = brief(vector[~vector.isfinite()].tolist())
+        raise CutawayError("the vector has values that are not finite: {values}", values=values)
+    (items,) = nearest_rows(table, vector.detach().cpu().double()[None], top=top, measure=measure)
+    return Neighbours(table.name, measure, None, "", len(table.vectors), items)
 
 
 # Its page.
@@ -97,23 +91,18 @@ def _check_vector(table: VectorTable, vector: Tensor) -> None:
 
 def _page(found: Neighbours) -> Page:
     where = table_name(found.table)
-    if found.id is None:
-        title = say("Nearest to the vector in {where}", where=where)
-    else:
+    compared, title = f"{found.compared:,}", say("Nearest to the vector in {where}", where=where)
+    if found.id is not None:
         title = say("Nearest to {piece} (id {id}) in {where}", piece=found.piece, id=found.id, where=where)
-    compared = f"{found.compared:,}"
-    measure = MEASURES[found.measure]
     return page(
         title,
         [
             neighbour_table(found.items, found.measure),
-            Remark(
-                say(
-                    "Nearness ({measure}) is of the full space, all {compared} rows compared. Near: used alike, which "
-                    "is not the same as meaning alike: opposites are near, too.",
-                    compared=compared,
-                    measure=measure,
-                )
+            say(
+                "Nearness ({measure}) is of the full space, all {compared} rows compared. Near: used alike, which "
+                "is not the same as meaning alike: opposites are near, too.",
+                compared=compared,
+                measure=MEASURES[found.measure],
             ),
         ],
     )

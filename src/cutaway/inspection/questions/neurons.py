@@ -13,16 +13,18 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
+from cutaway.inspection.asked import LogitToken, Position, position_asked
 from cutaway.inspection.frozen_path import FrozenPath, frozen_path
 from cutaway.inspection.neuron_firing import fired, firing_taps, neuron_name
 from cutaway.inspection.options import Option
-from cutaway.inspection.outcome import usual_position, written_token
+from cutaway.inspection.outcome import written_token
+from cutaway.inspection.page_parts import array, to_keep_in_mind
 from cutaway.inspection.question import question
-from cutaway.inspection.runs import Run, Tokens, piece_of, position_in, stack_named, token_id
+from cutaway.inspection.runs import Run, Tokens, piece_of, stack_named, token_id
 from cutaway.inspection.terms import SIDES, WEIGHT, left, right
 from cutaway.inspection.wiring import Place, Side, at_least_one, output_stack, places
 from cutaway.nn.head import Head
-from cutaway.page.blocks import Atlas, Column, Heading, Line, Matrix, Page, Remark, Table, page
+from cutaway.page.blocks import Atlas, Heading, Line, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
@@ -49,9 +51,8 @@ class Neuron:
     activation: float  # `hidden`: after the activation function, times `up` where it is gated
     coefficient: float  # what multiplies the value vector: the activation, times the expert's weight
     strength: float  # |coefficient| · ‖value vector‖, the length of what it writes
-    promotes: tuple[
-        ScoredToken, ...
-    ]  # tokens with the highest logits per unit of coefficient, and those logits
+    # Tokens with the highest logits per unit of coefficient, and those logits.
+    promotes: tuple[ScoredToken, ...]
     suppresses: tuple[ScoredToken, ...]  # the lowest ones
     logit: float | None  # coefficient times the value vector's part of the chosen token's logit
 
@@ -96,10 +97,7 @@ class Neurons(Drawn):
 def neurons(
     run: Run,
     *,
-    at: Annotated[
-        int | None,
-        Option(say("The position, from 0; -1 is the last; else the first word written, or first gap.")),
-    ] = None,
+    at: Position = None,
     side: Annotated[
         Literal["encoder", "decoder"] | None,
         Option(say("encoder or decoder; the output stack unless given.")),
@@ -107,9 +105,7 @@ def neurons(
     layer: Annotated[int, Option(say("One layer, from 0; -1 is the last."))] = -1,
     top: Annotated[int, Option(say("Neurons that are listed."), at_least=1)] = 10,
     words: Annotated[int, Option(say("Tokens that each neuron is read as."), at_least=1)] = 5,
-    token: Annotated[
-        int | str | None, Option(say("The token whose logit it is; the one written there unless given."))
-    ] = None,
+    token: LogitToken = None,
 ) -> Neurons:
     """The neurons that write the longest vectors at a token, and the words that these stand for, from one forward pass.
 
@@ -122,7 +118,7 @@ def neurons(
     at_least_one(top=top, words=words)
     stack = stack_named(run, side)
     wordless = _wordless(run, stack.name)
-    position = position_in(stack.tokens, usual_position(run) if at is None else at)
+    position = position_asked(run, stack.tokens, at)
     (place,) = places(run.model, stack.name, layer)
     chosen = None if token is None else token_id(run, token)
     if wordless is not None and chosen is not None:
@@ -141,10 +137,12 @@ def neurons(
     cells = [divmod(flat, state.strengths.shape[1]) for flat in strongest]
     values = torch.stack([state.networks[a].down.weight[:, n].detach() for a, n in cells])  # (N, D)
     coefficients = torch.stack([state.coefficients[a, n] for a, n in cells])  # (N,)
-    read, before, after = [_Reading((), (), None)] * len(cells), (), ()
+    read: list[_Reading] = [((), (), None)] * len(cells)
+    before, after = (), ()
     if path is not None and chosen is not None:
         read = _read(run, path, place.layer, values, words, chosen)
-        before, after = _around(run, path, place, words)
+        before = _says(run, path, place, place.before(place.sublayer("ffn")), words)
+        after = _says(run, path, place, f"{place.path}.resid_post", words)
     writes = stack.name == "decoder" and run.target is not run.outcome
     return Neurons(
         side=stack.name,
@@ -163,11 +161,11 @@ def neurons(
                 activation=float(state.hidden[a, n]),
                 coefficient=float(state.coefficients[a, n]),
                 strength=float(state.strengths[a, n]),
-                promotes=reading.promotes,
-                suppresses=reading.suppresses,
-                logit=None if reading.logit is None else reading.logit * float(state.coefficients[a, n]),
+                promotes=promotes,
+                suppresses=suppresses,
+                logit=None if unit is None else unit * float(state.coefficients[a, n]),
             )
-            for (a, n), reading in zip(cells, read, strict=True)
+            for (a, n), (promotes, suppresses, unit) in zip(cells, read, strict=True)
         ),
         activations=torch.stack([state.over_text(a, n, len(stack.tokens)) for a, n in cells]),
         listed=coefficients @ values.to(coefficients.dtype),
@@ -180,11 +178,8 @@ def neurons(
     )
 
 
-@dataclass(frozen=True)
-class _Reading:
-    promotes: tuple[ScoredToken, ...]
-    suppresses: tuple[ScoredToken, ...]
-    logit: float | None  # per unit of coefficient
+# What a unit of a value vector promotes, what it suppresses, and its part of the chosen token's logit.
+_Reading = tuple[tuple[ScoredToken, ...], tuple[ScoredToken, ...], float | None]
 
 
 def _read(run: Run, path: FrozenPath, layer: int, values: Tensor, words: int, chosen: int) -> list[_Reading]:
@@ -192,36 +187,25 @@ def _read(run: Run, path: FrozenPath, layer: int, values: Tensor, words: int, ch
     carried = path.carry(values, layer, "mlp")  # (N, D)
     matrix, scale = path.head.unembed.weight.detach(), path.head.scale
     logits = (carried.to(matrix.dtype) @ matrix.T).float() * scale  # (N, V)
-    exact = carried @ matrix[chosen].double() * scale  # (N,)
-    best, worst = (logits.topk(min(words, logits.shape[1]), dim=1, largest=way) for way in (True, False))
+    exact: list[float] = (carried @ matrix[chosen].double() * scale).tolist()
     return [
-        _Reading(
-            _scored(run, best.indices[n], best.values[n]),
-            _scored(run, worst.indices[n], worst.values[n]),
-            float(exact[n]),
-        )
-        for n in range(len(values))
+        (_extreme(run, row, words), _extreme(run, row, words, largest=False), part)
+        for row, part in zip(logits, exact, strict=True)
     ]
 
 
-def _scored(run: Run, ids: Tensor, values: Tensor) -> tuple[ScoredToken, ...]:
-    return tuple(
-        ScoredToken(id, piece_of(run, id), value)
-        for id, value in zip(ids.tolist(), values.tolist(), strict=True)
-    )
+def _extreme(run: Run, scores: Tensor, words: int, *, largest: bool = True) -> tuple[ScoredToken, ...]:
+    """The tokens of the highest or lowest scores (V,)."""
+    found = scores.topk(min(words, len(scores)), largest=largest)
+    pairs = zip(found.indices.tolist(), found.values.tolist(), strict=True)
+    return tuple(ScoredToken(id, piece_of(run, id), value) for id, value in pairs)
 
 
-def _around(
-    run: Run, path: FrozenPath, place: Place, words: int
-) -> tuple[tuple[ScoredToken, ...], tuple[ScoredToken, ...]]:
-    """The stream at the position before and after the network, each read by the model's own norm and head."""
-    found = []
-    for name in (place.before(place.sublayer("ffn")), f"{place.path}.resid_post"):
-        with torch.no_grad():
-            scores = path.head(place.stack.norm(path.trace[name][None]))[0, 0].float().log_softmax(dim=-1)
-        best = scores.topk(min(words, len(scores)))
-        found.append(_scored(run, best.indices, best.values))
-    return found[0], found[1]
+def _says(run: Run, path: FrozenPath, place: Place, tap: str, words: int) -> tuple[ScoredToken, ...]:
+    """The stream at the position, read by the model's own norm and head."""
+    with torch.no_grad():
+        logits = path.head(place.stack.norm(path.trace[tap][None]))[0, 0]
+    return _extreme(run, logits.float().log_softmax(dim=-1), words)
 
 
 def _wordless(run: Run, side: Side) -> Phrase | None:
@@ -258,21 +242,16 @@ ACROSS = 64  # neurons in a row of the picture of all
 
 def _page(found: Neurons) -> Page:
     words = bool(found.before)
-    columns: list[Column] = [left(NEURON), right(WEIGHT), right(say("length"))]
-    about = Remark(say("weight: what multiplies the neuron's value vector, length: of what it writes."))
+    columns = [left(NEURON), right(WEIGHT), right(say("length"))]
+    about = say("weight: what multiplies the neuron's value vector, length: of what it writes.")
     if words:
         columns += [right("logit"), left(say("promotes (suppresses, where weight < 0)"))]
-        about = Remark(
-            say(
-                "weight: what multiplies the neuron's value vector, length: of what it writes, logit: its direct part "
-                "in the logit of '{token}'. promotes: the tokens that one unit of it favours on the direct path to "
-                "the output; later layers are not in it.",
-                token=found.token,
-            )
+        about = say(
+            "weight: what multiplies the neuron's value vector, length: of what it writes, logit: its direct part "
+            "in the logit of '{token}'. promotes: the tokens that one unit of it favours on the direct path to "
+            "the output; later layers are not in it.",
+            token=found.token,
         )
-    kept = None
-    if found.approximate is not None:
-        kept = Remark(say("To keep in mind: {reason}.", reason=found.approximate))
     every = say("Every neuron of the layer at this token")
     if found.experts:
         every = say("Every neuron of the experts at work at this token, expert by expert")
@@ -281,7 +260,7 @@ def _page(found: Neurons) -> Page:
         [
             Table(columns, [_row(each, words) for each in found.neurons]),
             about,
-            kept,
+            to_keep_in_mind(found.approximate),
             Heading(say("What the model would say here")) if words else None,
             Line(say("before"), _said(found.before)) if words else None,
             Line(say("after"), _said(found.after)) if words else None,
@@ -308,11 +287,8 @@ def _title(found: Neurons) -> Phrase:
 
 
 def _row(each: Neuron, words: bool) -> list[Text]:
-    row: list[Text] = [
-        neuron_name(each.expert, each.number),
-        f"{each.coefficient:#.4g}",
-        f"{each.strength:#.4g}",
-    ]
+    name = neuron_name(each.expert, each.number)
+    row: list[Text] = [name, f"{each.coefficient:#.4g}", f"{each.strength:#.4g}"]
     if words:
         assert each.logit is not None
         row += [f"{each.logit:+.3f}", "  ".join(truncate(word.piece, 12) for word in each.promotes)]
@@ -325,22 +301,14 @@ def _said(words: Sequence[ScoredToken]) -> list[str]:
 
 def _all(found: Neurons) -> Matrix | Atlas:
     """What multiplies each value vector, in rows of 64; where the last row is not full, nothing."""
-    coefficients = found.coefficients.detach().cpu().double().numpy()
+    coefficients = array(found.coefficients)  # (A, F)
     width = coefficients.shape[1]
     across = min(ACROSS, width)
-    rows = -(-width // across)
-    padded = np.pad(coefficients, ((0, 0), (0, rows * across - width)), constant_values=-np.inf)
+    padded = np.pad(coefficients, ((0, 0), (0, -width % across)), constant_values=-np.inf)
+    firsts, offsets = [str(n) for n in range(0, width, across)], [f"+{n}" for n in range(across)]
+    first, weight = say("number of the first"), say("weight of the value vector")
     maps = [
-        Matrix(
-            each.reshape(rows, across),
-            [str(row * across) for row in range(rows)],
-            [f"+{n}" for n in range(across)],
-            say("number of the first"),
-            NEURON,
-            say("weight of the value vector"),
-            "signed",
-            drawn=True,
-        )
+        Matrix(each.reshape(-1, across), firsts, offsets, first, NEURON, weight, "signed", drawn=True)
         for each in padded
     ]
     if len(maps) == 1:
@@ -349,14 +317,7 @@ def _all(found: Neurons) -> Matrix | Atlas:
 
 
 def _over_text(found: Neurons) -> Matrix:
-    values = found.activations.double().numpy()  # (N, T)
-    return Matrix(
-        np.where(np.isnan(values), -np.inf, values),  # an expert that was not at work is shown as hidden
-        [neuron_name(each.expert, each.number) for each in found.neurons],
-        found.tokens.pieces,
-        NEURON,
-        say("token read"),
-        say("activation"),
-        "signed",
-        drawn=True,
-    )
+    values = array(found.activations)  # (N, T)
+    values = np.where(np.isnan(values), -np.inf, values)  # an expert that was not at work is shown as hidden
+    names, pieces = [neuron_name(each.expert, each.number) for each in found.neurons], found.tokens.pieces
+    return Matrix(values, names, pieces, NEURON, say("token read"), say("activation"), "signed", drawn=True)

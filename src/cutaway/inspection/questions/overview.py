@@ -13,6 +13,7 @@ from torch import Tensor
 from cutaway.decode.sentence_settings import Pooling
 from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.outcome import forced_tokens, masked_positions
+from cutaway.inspection.page_parts import folded
 from cutaway.inspection.question import Suggesting, Suggestion, question
 from cutaway.inspection.questions.sweep import HeadEffect, HeadSweep, Stored, effect_atlas, ranking
 from cutaway.inspection.runs import Run, Tokens, piece_of
@@ -21,7 +22,7 @@ from cutaway.inspection.terms import PROBABILITY, SOURCE, TOKENS
 from cutaway.inspection.wiring import at_least_one
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
-from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Prose, Remark, Tinted, page
+from cutaway.page.blocks import Block, Heading, Line, Page, Prose, Tinted, page
 from cutaway.page.numbers import number, share
 from cutaway.words import Phrase, say
 
@@ -76,17 +77,8 @@ class Overview(Suggesting):
         """The heads that the output depends on most."""
         return self.sweep.heads
 
-    @property
-    def translated(self) -> bool:
-        return self.source is not None and self.target is not None
-
     def page(self) -> Page:
-        vector = [] if self.vector is None else _numbers(self.vector)
-        every = Heading(say("What the output loses without each head"))
-        return page(
-            say("What {model} makes of this text", model=self.model),
-            [*_tokens(self), *_heads(self), *vector, every, effect_atlas(self.sweep)],
-        )
+        return _page(self)
 
     def suggestions(self) -> Iterator[Suggestion]:
         return _suggestions(self)
@@ -140,37 +132,60 @@ def _expected(run: Run, scores: Tensor, position: int) -> Expected:
 def _suggestions(found: Overview) -> Iterator[Suggestion]:
     first = found.heads[0]
     position = found.expected[0].position if found.expected else 0
-    if found.translated:
+    if found.source is not None and found.target is not None:
         yield Suggestion(say("where each word looked, and what it depends on"), "align", {})
     if found.vector is None:
         piece = found.outcome.pieces[position]
-        yield Suggestion(
-            say("'{piece}': where every head looked there", piece=piece), "word", {"at": position}
-        )
+        about = say("'{piece}': where every head looked there", piece=piece)
+        yield Suggestion(about, "word", {"at": position})
     where = f"{first.layer}.{first.head}"
-    yield Suggestion(
-        say("the strongest head, {where}: which token weighs which", where=where),
-        "attention",
-        {"side": first.side, "layer": first.layer, "head": first.head},
-    )
+    head = {"side": first.side, "layer": first.layer, "head": first.head}
+    about = say("the strongest head, {where}: which token weighs which", where=where)
+    yield Suggestion(about, "attention", head)
     if found.vector is None:
         yield Suggestion(say("what each layer would say, were it the last"), "lens", {})
         yield Suggestion(say("which tokens it depends on, by gradients"), "gradients", {})
-    change = {"op": "head", "side": first.side, "layer": first.layer, "head": first.head}
-    yield Suggestion(say("the same without head {where}", where=where), "diff", {"changes": [change]})
+    without = {"changes": [{"op": "head", **head}]}
+    yield Suggestion(say("the same without head {where}", where=where), "diff", without)
     if found.vector is None:
         name, index = "head.logits", [0, position, found.outcome.ids[position]]
     else:
         name, index = "sentence_vector" if found.vector.normalised else "pooled", [0, 0]
-    yield Suggestion(
-        say("one number with its formula, worked out again"), "explain", {"name": name, "index": index}
-    )
+    about = say("one number with its formula, worked out again")
+    yield Suggestion(about, "explain", {"name": name, "index": index})
 
 
 # Its page.
 
 SHOWN = 4  # numbers of a vector
-ACROSS = 32  # numbers in a row of its map
+
+
+def _page(found: Overview) -> Page:
+    effect = say("by how many nats the log-probability of the output falls with this head switched off")
+    numbers: list[Block] = []
+    if found.vector is not None:
+        effect = say(
+            "1 minus the cosine between the vector and what it is with this head switched off, in thousandths"
+        )
+        values = folded(found.vector.values, "v", say("coordinate"))
+        numbers = [Heading(say("The vector, number by number")), values]
+    output = found.sweep.output
+    return page(
+        say("What {model} makes of this text", model=found.model),
+        [
+            *_tokens(found),
+            Heading(say("The heads that this output depends on most")),
+            ranking(found.heads, found.sweep.unit),
+            say(
+                "effect: {effect} (the output: {output}); dependence, not purpose.",
+                effect=effect,
+                output=output,
+            ),
+            *numbers,
+            Heading(say("What the output loses without each head")),
+            effect_atlas(found.sweep),
+        ],
+    )
 
 
 def _tokens(found: Overview) -> list[Block]:
@@ -221,54 +236,11 @@ def _mean(log_probs: Sequence[float]) -> Phrase:
 
 
 def _made(vector: Vector) -> Phrase:
-    first = " ".join(map(number, vector.values[:SHOWN].tolist()))
-    length = say(", made 1 long") if vector.normalised else ""
     return say(
         "a vector of {size:,} numbers, {first} …: {pooling}{length}. This model has no output "
         "head, so it gives no words.",
         size=len(vector.values),
-        first=first,
+        first=" ".join(map(number, vector.values[:SHOWN].tolist())),
         pooling=POOLINGS[vector.pooling],
-        length=length,
+        length=say(", made 1 long") if vector.normalised else "",
     )
-
-
-def _heads(found: Overview) -> list[Block]:
-    effect = say("by how many nats the log-probability of the output falls with this head switched off")
-    if found.vector is not None:
-        effect = say(
-            "1 minus the cosine between the vector and what it is with this head switched off, in thousandths"
-        )
-    return [
-        Heading(say("The heads that this output depends on most")),
-        ranking(found.heads, found.sweep.unit),
-        Remark(
-            say(
-                "effect: {effect} (the output: {output}); dependence, not purpose.",
-                effect=effect,
-                output=found.sweep.output,
-            )
-        ),
-    ]
-
-
-def _numbers(vector: Vector) -> list[Block]:
-    """All numbers of the vector as a heat map, in rows of equal length."""
-    values = vector.values.double().numpy()
-    across = next(size for size in range(min(len(values), ACROSS), 0, -1) if len(values) % size == 0)
-    firsts = [f"v[{first}…]" for first in range(0, len(values), across)]
-    offsets = [f"+{n}" for n in range(across)]
-    row, offset = say("first of the row"), say("places after it")
-    return [
-        Heading(say("The vector, number by number")),
-        Matrix(
-            values.reshape(-1, across),
-            firsts,
-            offsets,
-            row,
-            offset,
-            say("coordinate"),
-            "signed",
-            drawn=True,
-        ),
-    ]

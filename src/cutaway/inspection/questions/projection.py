@@ -4,6 +4,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Annotated
 
 import torch
@@ -26,7 +27,7 @@ from cutaway.inspection.vectors import (
     table_name,
 )
 from cutaway.inspection.wiring import at_least_one
-from cutaway.page.blocks import Page, Point, Remark, Table, page
+from cutaway.page.blocks import Page, Point, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate
 from cutaway.words import Text, say
@@ -115,34 +116,31 @@ def _near(table: VectorTable, ids: Sequence[int], top: int) -> tuple[tuple[Neigh
     """The rows nearest to each by the cosine, without itself."""
     rows = table.rows(ids)
     lengths = rows.norm(dim=1).tolist()
-    for id, length in zip(ids, lengths, strict=True):
-        if length == 0:
-            raise CutawayError(
-                "the vector of {label} (id {id}) is 0: it has no direction to compare",
-                label=table.label(id),
-                id=id,
-            )
-    found: list[tuple[Neighbour, ...]] = []
-    for first in range(0, len(ids), _QUERIES):
-        some = ids[first : first + _QUERIES]
-        near = nearest_rows(table, rows[first : first + _QUERIES], top=top + 1, measure="cosine")
-        for id, items in zip(some, near, strict=True):
-            found.append(tuple(each for each in items if each.id != id)[:top])
-    return tuple(found)
+    if 0 in lengths:
+        id = ids[lengths.index(0)]
+        raise CutawayError(
+            "the vector of {label} (id {id}) is 0: it has no direction to compare",
+            label=table.label(id),
+            id=id,
+        )
+    near = (nearest_rows(table, some, top=top + 1, measure="cosine") for some in rows.split(_QUERIES))
+    return tuple(
+        tuple(each for each in items if each.id != id)[:top]
+        for id, items in zip(ids, chain.from_iterable(near), strict=True)
+    )
 
 
 # Its page.
 
 
 def _page(found: Projection) -> Page:
-    where = table_name(found.table)
-    n = len(found.ids)
+    n, where = len(found.ids), table_name(found.table)
     grouped = 1 < len(found.named) <= GROUPS and n > len(found.named)
-    coordinates = found.axes.coordinates.tolist()
+    groups = found.groups if grouped else [int(place >= len(found.named)) for place in range(n)]
     points = [
-        Point(x, y, piece, group if grouped else int(place >= len(found.named)))
-        for place, ((x, y, *_), piece, group) in enumerate(
-            zip(coordinates, found.pieces, found.groups, strict=True)
+        Point(x, y, piece, group)
+        for (x, y, *_), piece, group in zip(
+            found.axes.coordinates.tolist(), found.pieces, groups, strict=True
         )
     ]
     legend: list[Text] = []
@@ -151,7 +149,7 @@ def _page(found: Projection) -> Page:
     elif n > len(found.named):
         near = say("its nearest") if len(found.named) == 1 else say("their nearest")
         legend = [" ".join(found.pieces[: min(4, len(found.named))]), near]
-    lines = [(place, other) for place, other in enumerate(found.nearest.tolist())]
+    lines = list(enumerate(found.nearest.tolist()))
     rows = [
         (truncate(piece, 16), "  ".join(f"{truncate(each.piece, 12)} {each.value:.3f}" for each in near))
         for piece, near in zip(found.pieces, found.neighbours, strict=True)
@@ -161,15 +159,10 @@ def _page(found: Projection) -> Page:
         [
             plot_of(found.axes, points, paths=lines, groups=legend),
             *measures(found.axes),
-            Remark(
-                say(
-                    "The lines (in HTML and SVG) lead from each token to the drawn one that is nearest to "
-                    "it in the full space: where a line is long, the drawing misleads."
-                )
+            say(
+                "The lines (in HTML and SVG) lead from each token to the drawn one that is nearest to "
+                "it in the full space: where a line is long, the drawing misleads."
             ),
-            Table(
-                [left(PIECE), left(say("nearest in the whole table (cosine)"))],
-                rows,
-            ),
+            Table([left(PIECE), left(say("nearest in the whole table (cosine)"))], rows),
         ],
     )

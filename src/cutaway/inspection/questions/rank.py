@@ -13,14 +13,16 @@ from torch import Tensor, nn
 
 from cutaway.checkpoint.parameters import aliases
 from cutaway.errors import CutawayError
+from cutaway.inspection.asked import AttentionSide, OneHead, OneLayer
 from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.outcome import divergence
+from cutaway.inspection.page_parts import array
 from cutaway.inspection.question import WORDS, question
 from cutaway.inspection.runs import Run, Tokens, piece_of, stack_named
 from cutaway.inspection.terms import left, right
 from cutaway.inspection.weight_matrices import WeightMatrix, matrices_named
-from cutaway.inspection.wiring import Side, output_head
-from cutaway.page.blocks import Block, Matrix, Page, Prose, Remark, Table, page
+from cutaway.inspection.wiring import output_head
+from cutaway.page.blocks import Matrix, Page, Prose, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import number
 from cutaway.tap import Edit
@@ -38,6 +40,10 @@ class ChangedArgmax:
     after: int
     before_piece: str
     after_piece: str
+
+    @property
+    def told(self) -> str:
+        return f"{self.before_piece} → {self.after_piece}"
 
 
 @dataclass(frozen=True)
@@ -92,11 +98,9 @@ def rank(
     run: Run,
     *,
     parameter: Annotated[str | None, Option(say("A parameter's full name, where no head is named."))] = None,
-    side: Annotated[
-        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
-    ] = None,
-    layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None,
-    head: Annotated[int | None, Option(say("One head, from 0; -1 is the last."))] = None,
+    side: AttentionSide = None,
+    layer: OneLayer = None,
+    head: OneHead = None,
     ranks: Annotated[
         tuple[int, ...] | None,
         Option(say("Ranks to keep; else 0 and five more, up to half of the full rank."), at_least=0),
@@ -204,41 +208,34 @@ def _projected(matrix: WeightMatrix, u: Tensor) -> Mapping[str, Edit]:
 
 _CHANGED = 6  # changed tokens of a rank that are listed
 _READ = say("token read")
-_ABOUT = Remark(
-    say(
-        "error: ‖M − Mᵣ‖ / ‖M‖ of the nearest matrix of that rank. KL: how far the output's distribution moves, in "
-        "nats (natural logarithms; 0: not at all), mean of the text's positions. changed: positions whose most likely "
-        "token becomes another (position: before → after). The model was never trained without what is cut off: this "
-        "is dependence, not purpose."
-    )
+_ABOUT = say(
+    "error: ‖M − Mᵣ‖ / ‖M‖ of the nearest matrix of that rank. KL: how far the output's distribution moves, in "
+    "nats (natural logarithms; 0: not at all), mean of the text's positions. changed: positions whose most likely "
+    "token becomes another (position: before → after). The model was never trained without what is cut off: this "
+    "is dependence, not purpose."
 )
 
 
 def _page(found: Rank) -> Page:
     """Each matrix under the other: of several ranks a line each, of one the tokens one by one."""
-    pages = [
+    first, *others = (
         _one_rank(found.tokens, each) if len(each.ranks) == 1 else _several(found.tokens, each)
         for each in found.matrices
-    ]
-    whole = pages[0].then(*pages[1:])
-    return page(whole.title, (*whole.blocks, _ABOUT))
+    )
+    return page(first.title, (*first.then(*others).blocks, _ABOUT))
 
 
 def _one_rank(tokens: Tokens, found: Lowered) -> Page:
     (lowered,) = found.ranks
-    changed = {each.position: f"{each.before_piece} → {each.after_piece}" for each in lowered.changed}
+    changed = {each.position: each.told for each in lowered.changed}
     rows = [
         (str(position), piece, f"{kl:.3f}", changed.get(position, ""))
         for position, (piece, kl) in enumerate(zip(tokens.pieces, lowered.kl.tolist(), strict=True))
     ]
     columns = (right(say("at")), left(_READ), right("KL"), left(say("most likely tokens that change")))
+    title, full = found.title, found.full_rank
     return page(
-        say(
-            "{title} at rank {rank} of {full_rank}",
-            title=found.title,
-            rank=lowered.rank,
-            full_rank=found.full_rank,
-        ),
+        say("{title} at rank {rank} of {full_rank}", title=title, rank=lowered.rank, full_rank=full),
         [
             Prose(say("error"), number(lowered.error)),
             Prose(say("mean KL"), say("{kl:.4f} nats", kl=lowered.mean_kl)),
@@ -248,37 +245,25 @@ def _one_rank(tokens: Tokens, found: Lowered) -> Page:
 
 
 def _several(tokens: Tokens, found: Lowered) -> Page:
-    rows = [
-        (str(each.rank), f"{each.error:.3f}", f"{each.mean_kl:.4f}", str(len(each.changed)), _listed(each.changed))
-        for each in found.ranks
-    ]  # fmt: skip
-    columns = (
-        right(say("rank")),
-        right(say("error")),
-        right(say("mean KL")),
-        right(say("changed")),
-        left(say("most likely tokens that change")),
+    rows = []
+    for each in found.ranks:
+        changed = [f"{one.position}: {one.told}" for one in each.changed]
+        listed = changed[:_CHANGED] + ["…"] * (len(changed) > _CHANGED)
+        numbers = (str(each.rank), f"{each.error:.3f}", f"{each.mean_kl:.4f}", str(len(changed)))
+        rows.append((*numbers, "  ".join(listed)))
+    titles = (say("rank"), say("error"), say("mean KL"), say("changed"))
+    columns = (*map(right, titles), left(say("most likely tokens that change")))
+    values, ranks = (
+        np.stack([array(each.kl) for each in found.ranks]),
+        [str(each.rank) for each in found.ranks],
     )
-    values = np.stack([each.kl.double().numpy() for each in found.ranks])
-    blocks: list[Block] = [
-        Table(columns, rows),
-        Matrix(
-            values,
-            [str(each.rank) for each in found.ranks],
-            tokens.pieces,
-            say("rank"),
-            _READ,
-            say("KL divergence, nats"),
-            drawn=True,
-            greatest=float(values.max(initial=0.0, where=np.isfinite(values))) or None,
-        ),
-    ]
+    greatest, unit = float(values.max(initial=0.0, where=np.isfinite(values))), say("KL divergence, nats")
     return page(
         say("{title} at lower ranks, full rank {full_rank}", title=found.title, full_rank=found.full_rank),
-        blocks,
+        [
+            Table(columns, rows),
+            Matrix(
+                values, ranks, tokens.pieces, say("rank"), _READ, unit, drawn=True, greatest=greatest or None
+            ),
+        ],
     )
-
-
-def _listed(changed: Sequence[ChangedArgmax]) -> str:
-    listed = [f"{each.position}: {each.before_piece} → {each.after_piece}" for each in changed[:_CHANGED]]
-    return "  ".join([*listed, *(["…"] if len(changed) > _CHANGED else [])])

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.options import Option
+from cutaway.inspection.page_parts import array
 from cutaway.inspection.patterns import heads_of
 from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run, Tokens
 from cutaway.inspection.terms import ATTENTIONS, TOKEN
 from cutaway.inspection.wiring import Side, sides
-from cutaway.page.blocks import Atlas, Matrix, Page, Remark, page
+from cutaway.page.blocks import Atlas, Matrix, Page, page
 from cutaway.page.drawn import Drawn
 from cutaway.words import say
 
@@ -85,25 +86,21 @@ def rollout(
 
 
 def _page(found: Rollout) -> Page:
-    side = ATTENTIONS[found.side]
+    pieces, share = found.tokens.pieces, f"{found.residual:g}"
     names = [say("after layer {layer}", layer=layer) for layer in range(len(found.weights))]
-    array = found.weights.detach().cpu().double().numpy()
-    pieces = found.tokens.pieces
-    unit = say("share")
-    maps = [Matrix(each, pieces, pieces, TOKEN, say("input token"), unit) for each in array]
-    share = f"{found.residual:g}"
+    maps = [
+        Matrix(each, pieces, pieces, TOKEN, say("input token"), say("share")) for each in array(found.weights)
+    ]
     return page(
-        say("Rollout of {side}, all {count} layers", side=side, count=len(maps)),
+        say("Rollout of {side}, all {count} layers", side=ATTENTIONS[found.side], count=len(maps)),
         [
             maps[-1],
             Atlas(names, maps, min(8, len(maps))),
-            Remark(
-                say(
-                    "The mean patterns of all layers multiplied, the residual connection taken as a share "
-                    "of {share} everywhere (Abnar & Zuidema 2020). An approximation in principle: it knows "
-                    "weights only, neither values nor norms nor feed-forward networks.",
-                    share=share,
-                )
+            say(
+                "The mean patterns of all layers multiplied, the residual connection taken as a share "
+                "of {share} everywhere (Abnar & Zuidema 2020). An approximation in principle: it knows "
+                "weights only, neither values nor norms nor feed-forward networks.",
+                share=share,
             ),
         ],
     )

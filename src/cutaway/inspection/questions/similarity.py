@@ -13,11 +13,12 @@ from cutaway.decode.sentence_settings import Pooling, read_settings
 from cutaway.decode.sentence_vectors import embed
 from cutaway.errors import CutawayError
 from cutaway.inspection.options import Option
+from cutaway.inspection.page_parts import array, to_keep_in_mind
 from cutaway.inspection.question import ONE_STACK, question
 from cutaway.inspection.runs import Tokens
 from cutaway.inspection.terms import left, right
 from cutaway.inspection.wiring import at_least_one, output_stack
-from cutaway.page.blocks import Matrix, Page, Prose, Remark, Shaded, Table, page
+from cutaway.page.blocks import Matrix, Page, Prose, Shaded, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Trace
 from cutaway.words import Phrase, say, say_in
@@ -68,11 +69,15 @@ def similarity(
     first, a, mean_a = _states(loaded, text)
     second, b, mean_b = _states(loaded, other)
     lengths = float(mean_a.norm() * mean_b.norm())
-    shares = (
-        a @ b.T / (len(a) * len(b) * lengths) if lengths else torch.zeros(len(a), len(b), dtype=torch.float64)
-    )
-    cosine = float(mean_a @ mean_b) / lengths if lengths else 0.0
-    own = read_settings(loaded.path).pooling
+    shares, cosine = torch.zeros(len(a), len(b), dtype=torch.float64), 0.0
+    if lengths:
+        shares, cosine = a @ b.T / (len(a) * len(b) * lengths), float(mean_a @ mean_b) / lengths
+    own, approximate = read_settings(loaded.path).pooling, None
+    if own != "mean":
+        approximate = say(
+            "this model's folder pools by {own!r}, which no sum over tokens gives; these are shares of mean pooling",
+            own=own,
+        )
     return Similarity(
         first=first,
         second=second,
@@ -82,13 +87,7 @@ def similarity(
         cosine=cosine,
         difference=cosine - float(shares.sum()),
         pooling=own,
-        approximate=None
-        if own == "mean"
-        else say(
-            "this model's folder pools by {own!r}, which no sum over tokens gives; these are "
-            "shares of mean pooling",
-            own=own,
-        ),
+        approximate=approximate,
         top=top,
     )
 
@@ -105,8 +104,8 @@ def _states(loaded: Loaded, text: str) -> tuple[Tokens, Tensor, Tensor]:
         embedded = embed(loaded, [text], pooling="mean", normalise=False)
     read = embedded.n_tokens[0] - len(before) - len(after)
     ids = [*before, *inner[:read], *after]
-    pieces = [tokenizer.readable(id) for id in ids]
-    return Tokens(ids, pieces), trace[name].clone(), embedded.vectors[0].double()
+    tokens = Tokens(ids, [tokenizer.readable(id) for id in ids])
+    return tokens, trace[name].clone(), embedded.vectors[0].double()
 
 
 # Its page.
@@ -122,42 +121,24 @@ def _page(found: Similarity) -> Page:
     order = flat.abs().argsort(descending=True, stable=True)[: found.top].tolist()
     rows = [(f"{float(flat[n]):+.4f}", first[n // len(second)], second[n % len(second)]) for n in order]
     columns = (right(say("share")), left(_FIRST), left(_SECOND))
-    caveat = None
-    if found.approximate is not None:
-        caveat = Remark(say("To keep in mind: {approximate}.", approximate=found.approximate))
     total = f"{float(flat.sum()):.4f}"
+    pairs = say(
+        "{total} of {count} pairs, difference {difference:.1e}",
+        total=total, count=len(flat), difference=found.difference,
+    )  # fmt: skip
     return page(
         say("Why the cosine of the two texts is {cosine:.4f}", cosine=found.cosine),
         [
             Shaded(_FIRST, first, found.first_shares.tolist(), _SHARE),
             Shaded(_SECOND, second, found.second_shares.tolist(), _SHARE),
-            Prose(
-                say("sum"),
-                say(
-                    "{total} of {count} pairs, difference {difference:.1e}",
-                    total=total,
-                    count=len(flat),
-                    difference=found.difference,
-                ),
-            ),
+            Prose(say("sum"), pairs),
             Table(columns, rows),
-            Matrix(
-                found.shares.double().cpu().numpy(),
-                first,
-                second,
-                _FIRST,
-                _SECOND,
-                _SHARE,
-                "signed",
-                drawn=True,
+            Matrix(array(found.shares), first, second, _FIRST, _SECOND, _SHARE, "signed", drawn=True),
+            say(
+                "Both vectors are means of the tokens' last hidden states, so the cosine is a sum over "
+                "pairs, and exactly that. A hidden state has seen its whole text: a share belongs to "
+                "two tokens in their contexts, not to two words. Control tokens count as tokens."
             ),
-            Remark(
-                say(
-                    "Both vectors are means of the tokens' last hidden states, so the cosine is a sum over "
-                    "pairs, and exactly that. A hidden state has seen its whole text: a share belongs to "
-                    "two tokens in their contexts, not to two words. Control tokens count as tokens."
-                )
-            ),
-            caveat,
+            to_keep_in_mind(found.approximate),
         ],
     )

@@ -3,13 +3,16 @@
 # Shapes: M rows, N columns, R singular values.
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.inspection.asked import AttentionSide, OneHead, OneLayer, reported
 from cutaway.inspection.options import Option, Progress
+from cutaway.inspection.page_parts import by_layer
 from cutaway.inspection.question import question
 from cutaway.inspection.spectra import (
     APPROXIMATE,
@@ -20,9 +23,9 @@ from cutaway.inspection.spectra import (
     spectrum,
 )
 from cutaway.inspection.terms import LAYER, SIDES, left, right
-from cutaway.inspection.weight_matrices import WeightMatrix, matrices_named, parameter_matrix
-from cutaway.inspection.wiring import Side, at_least_one
-from cutaway.page.blocks import Block, Heading, Matrix, Page, Remark, Table, page
+from cutaway.inspection.weight_matrices import matrices_named, parameter_matrix
+from cutaway.inspection.wiring import at_least_one
+from cutaway.page.blocks import Block, Heading, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.words import say
 
@@ -54,11 +57,9 @@ def svd(
     parameter: Annotated[
         str | None, Option(say("A parameter's full name; without it and without a head, all of them."))
     ] = None,
-    side: Annotated[
-        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
-    ] = None,
-    layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None,
-    head: Annotated[int | None, Option(say("One head, from 0; -1 is the last."))] = None,
+    side: AttentionSide = None,
+    layer: OneLayer = None,
+    head: OneHead = None,
     top: Annotated[int, Option(say("Directions that are listed."), at_least=1)] = 3,
     words: Annotated[int, Option(say("Tokens at each end of a direction."), at_least=1)] = 4,
     progress: Progress | None = None,
@@ -71,18 +72,14 @@ def svd(
     at_least_one(top=top, words=words)
     named = matrices_named(loaded, parameter, side, layer, head)
     if named:
-        return Svd(tuple(_decomposed(loaded, matrix, top, words) for matrix in named))
+        return Svd(
+            tuple(
+                Decomposed(spectrum(each), directions(loaded, each, count=top, top=words)) for each in named
+            )
+        )
     names = [name for name, weight in loaded.model.named_parameters() if weight.ndim == 2]
-    found: list[Decomposed] = []
-    for done, name in enumerate(names, start=1):
-        found.append(Decomposed(spectrum(parameter_matrix(loaded, name)), ()))
-        if progress is not None:
-            progress(say("matrices"), done, len(names))
-    return Svd(tuple(found))
-
-
-def _decomposed(loaded: Loaded, matrix: WeightMatrix, top: int, words: int) -> Decomposed:
-    return Decomposed(spectrum(matrix), directions(loaded, matrix, count=top, top=words))
+    done = reported(names, say("matrices"), progress)
+    return Svd(tuple(Decomposed(spectrum(parameter_matrix(loaded, name)), ()) for name in done))
 
 
 # Its page.
@@ -92,49 +89,38 @@ def _named(found: Svd) -> Page:
     """Some matrices with their directions, one under the other."""
     pages = []
     for each in found.matrices:
-        one, table = each.spectrum.page(), directions_table(each.directions)
-        pages.append(one if table is None else page(one.title, (*one.blocks, table)))
-    whole = pages[0].then(*pages[1:])
+        one = each.spectrum.page()
+        pages.append(page(one.title, (*one.blocks, directions_table(each.directions))))
     read = any(way.rows or way.columns for each in found.matrices for way in each.directions)
-    return page(whole.title, (*whole.blocks, APPROXIMATE if read else None))
+    return page(pages[0].title, (*pages[0].then(*pages[1:]).blocks, APPROXIMATE if read else None))
 
 
 def _all(found: Svd) -> Page:
     """Every matrix of a model in a line; in a drawing also the layers side by side."""
-    rows = [
-        (
-            f"{each.shape[0]}×{each.shape[1]}",
-            f"{float(each.singular_values[0]):.2f}",
-            f"{each.effective_rank:.1f}",
-            f"{each.stable_rank:.1f}",
-            each.name,
+    rows = []
+    for each in (one.spectrum for one in found.matrices):
+        size, ranks = (
+            "×".join(map(str, each.shape)),
+            (f"{each.effective_rank:.1f}", f"{each.stable_rank:.1f}"),
         )
-        for each in (one.spectrum for one in found.matrices)
-    ]
-    columns = (
-        right(say("rows×cols")),
-        right(say("max σ")),
-        right(say("eff.")),
-        right(say("stable")),
-        left(say("parameter")),
-    )
+        rows.append((size, f"{float(each.singular_values[0]):.2f}", *ranks, each.name))
+    numbers = (say("rows×cols"), say("max σ"), say("eff."), say("stable"))
+    columns = (*map(right, numbers), left(say("parameter")))
     return page(
         say("The matrices of this model"),
         [
             Table(columns, rows),
-            Remark(
-                say(
-                    "max σ: the greatest singular value; eff., stable: effective and stable rank; of shapes, not of "
-                    "importance. One of them: give its name as `parameter`; W_QK and W_OV of a head: `layer` and "
-                    "`head`."
-                )
+            say(
+                "max σ: the greatest singular value; eff., stable: effective and stable rank; of shapes, not of "
+                "importance. One of them: give its name as `parameter`; W_QK and W_OV of a head: `layer` and "
+                "`head`."
             ),
             *_by_layer(found),
         ],
     )
 
 
-def _by_layer(found: Svd) -> list[Block]:
+def _by_layer(found: Svd) -> Iterator[Block]:
     """For each stack a heat map of layers and their matrices."""
     grids: dict[str, dict[tuple[int, str], float]] = {}
     for each in (one.spectrum for one in found.matrices):
@@ -143,13 +129,9 @@ def _by_layer(found: Svd) -> list[Block]:
             stack, layer, name = parts.groups()
             share = each.effective_rank / len(each.singular_values)
             grids.setdefault(stack, {})[int(layer), name.removesuffix("_proj")] = share
-    blocks: list[Block] = []
     for stack, cells in grids.items():
-        layers, names = sorted({layer for layer, _ in cells}), list(dict.fromkeys(name for _, name in cells))
-        values = np.array([[cells.get((layer, name), -np.inf) for name in names] for layer in layers])
+        names = list(dict.fromkeys(name for _, name in cells))
+        values, layers = by_layer(cells, names, -np.inf)
         unit = say("effective rank as a share of the full rank")
-        blocks += [
-            Heading(say("Effective ranks, {stack}", stack=SIDES[stack])),
-            Matrix(values, [str(layer) for layer in layers], names, LAYER, say("matrix"), unit, drawn=True),
-        ]
-    return blocks
+        yield Heading(say("Effective ranks, {stack}", stack=SIDES[stack]))
+        yield Matrix(values, layers, names, LAYER, say("matrix"), unit, drawn=True)

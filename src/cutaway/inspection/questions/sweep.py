@@ -2,25 +2,28 @@
 
 # Shapes: R heads at once, T tokens, D width, H heads, E head width, L layers, V vocabulary.
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
+from cutaway.inspection.asked import AttentionSide, reported
 from cutaway.inspection.changes.change import as_it_is, mean_over_tokens
 from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.outcome import forced_tokens, log_probs_of, output_of
+from cutaway.inspection.page_parts import array, numbers_to
 from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run
 from cutaway.inspection.sentences import cosine_distance, sentence_vectors
 from cutaway.inspection.terms import ATTENTIONS, HEAD, LAYER, NATS, SIDES, left, right
-from cutaway.inspection.wiring import Place, Side, at_least_one, output_head, places, sides
+from cutaway.inspection.wiring import Place, Side, at_least_one, places, sides
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.embedding import token_positions
 from cutaway.nn.head import Head
-from cutaway.page.blocks import Atlas, Bar, Heading, Matrix, Page, Remark, Table, page
+from cutaway.nn.stack import Stack
+from cutaway.page.blocks import Atlas, Bar, Heading, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats
 from cutaway.tap import Edit, Trace
@@ -77,9 +80,7 @@ class HeadSweep(Drawn):
 def sweep(
     run: Run,
     *,
-    side: Annotated[
-        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
-    ] = None,
+    side: AttentionSide = None,
     set: Annotated[
         Setting, Option(say("What a head's result becomes: 0, or its mean over the tokens."))
     ] = "zero",
@@ -108,26 +109,24 @@ class Stored:
         chosen = sides(run.model) if side is None else (side,)
         self._blocks = [place for each in chosen for place in places(run.model, each)]
         watch: dict[str, Edit] = {f"{place.path}.resid_pre": as_it_is for place in self._blocks}
-        if isinstance(self._model, EncoderDecoder):
-            watch |= dict.fromkeys(("encoder.normed", _FIRST_OF_DECODER), as_it_is)
+        if isinstance(run.model, EncoderDecoder):
+            watch |= {"encoder.normed": as_it_is, _FIRST_OF_DECODER: as_it_is}
         if set == "mean":
             watch |= {f"{place.attention_path}.z": mean_over_tokens for place in self._blocks}
         self.states, self._trace = run.hidden(watch)  # (T, D), the last hidden states
         self.logits: Tensor | None = None  # (T, V), where the model has an output head
         if isinstance(run.model.head, Head):
             with torch.no_grad():
-                self.logits = run.checked(output_head(run.model)(self.states[None])[0])
+                self.logits = run.checked(run.model.head(self.states[None])[0])
 
     def sweep(self, top: int, progress: Progress | None) -> HeadSweep:
-        heads = list(range(self._model.config.n_heads))
+        tokens = sum(len(each) for each in (self._run.source, self._run.target) if each is not None)
+        batches = torch.arange(self._model.config.n_heads).split(max(1, _TOKENS // tokens))
         grids: dict[Side, list[Tensor]] = {place.side: [] for place in self._blocks}
         with torch.no_grad():
             unit, base, lost = self._judged()
-            for done, place in enumerate(self._blocks, start=1):
-                rows = [lost(self._without(place, some)) for some in self._batches(heads)]
-                grids[place.side].append(torch.cat(rows))
-                if progress is not None:
-                    progress(say("heads switched off, layers"), done, len(self._blocks))
+            for place in reported(self._blocks, say("heads switched off, layers"), progress):
+                grids[place.side].append(torch.cat([lost(self._without(place, some)) for some in batches]))
         effects: dict[Side, Tensor] = {side: torch.stack(grid) for side, grid in grids.items()}
         listed = [
             HeadEffect(side, layer, head, effect)
@@ -143,11 +142,7 @@ class Stored:
         run, base = self._run, self.states[None]
         if self.logits is None:
             (vector,) = sentence_vectors(run.loaded, base)
-            return (
-                "1 - cosine",
-                0.0,
-                lambda states: cosine_distance(vector, sentence_vectors(run.loaded, states)),
-            )
+            return "1 - cosine", 0.0, lambda now: cosine_distance(vector, sentence_vectors(run.loaded, now))
         forced = forced_tokens(run, self.logits)
 
         def total(states: Tensor) -> Tensor:
@@ -156,21 +151,14 @@ class Stored:
         whole = total(base)
         return "nats", float(whole), lambda states: whole - total(states)
 
-    def _batches(self, heads: list[int]) -> Iterator[list[int]]:
-        """The heads in groups whose rows fit into one batch."""
-        tokens = sum(len(each) for each in (self._run.source, self._run.target) if each is not None)
-        size = max(1, _TOKENS // tokens)
-        for first in range(0, len(heads), size):
-            yield heads[first : first + size]
-
-    def _without(self, place: Place, heads: list[int]) -> Tensor:
-        """(R, T, D): the last hidden states without each of the heads of a block."""
+    def _without(self, place: Place, heads: Tensor) -> Tensor:
+        """(R, T, D): the last hidden states without each of the heads (R,) of a block."""
         name = f"{place.attention_path}.z"
 
         def off(z: Tensor) -> Tensor:
-            rows, changed = torch.arange(len(heads), device=z.device), z.clone()
-            instead = self._trace[name][0, heads] if self._set == "mean" else 0.0  # (R, 1, E)
-            changed[rows, heads] = instead
+            changed, some = z.clone(), heads.to(z.device)
+            instead = self._trace[name][0, some] if self._set == "mean" else 0.0  # (R, 1, E)
+            changed[torch.arange(len(some), device=z.device), some] = instead
             return changed
 
         with Trace(self._model, edit={name: off}):
@@ -179,33 +167,27 @@ class Stored:
     def _rest(self, place: Place, rows: int) -> Tensor:
         """(R, T, D): the output stack's result, from the block's stored input on."""
 
-        def stored(name: str) -> Tensor:
-            return self._trace[name].expand(rows, -1, -1)
+        def onward(stack: Stack, name: str, memory: Tensor | None, first: int = 0) -> Tensor:
+            x = self._trace[name].expand(rows, -1, -1)
+            return stack(x, token_positions(None, x.shape[1], 0, x.device), memory=memory, first=first)
 
-        def positions(x: Tensor) -> Tensor:
-            return token_positions(None, x.shape[1], 0, x.device)
-
-        x, memory = stored(f"{place.path}.resid_pre"), None
+        memory = None
         if isinstance(self._model, EncoderDecoder) and place.side != "encoder":
-            memory = stored("encoder.normed")
-        result = place.stack(x, positions(x), memory=memory, first=place.layer)
+            memory = self._trace["encoder.normed"].expand(rows, -1, -1)
+        result = onward(place.stack, f"{place.path}.resid_pre", memory, place.layer)
         if isinstance(self._model, EncoderDecoder) and place.side == "encoder":
-            x = stored(_FIRST_OF_DECODER)
-            return self._model.decoder(x, positions(x), memory=result)
+            return onward(self._model.decoder, _FIRST_OF_DECODER, result)
         return result
 
 
 # Its page.
 
 # What an effect is counted in, and how much of its own unit that is.
-UNITS: dict[Unit, tuple[Phrase, float]] = {
-    "nats": (NATS, 1.0),
-    "1 - cosine": (say("1 − cosine, ‰"), 1000.0),
-}
+UNITS: dict[Unit, tuple[Phrase, float]] = {"nats": (NATS, 1.0), "1 - cosine": (say("1 − cosine, ‰"), 1000.0)}
 
 
 def _page(found: HeadSweep) -> Page:
-    first, *others = effect_maps(found)
+    (title, first), *others = effect_maps(found)
     done = say("result set to 0")
     if found.set == "mean":
         done = say("result replaced by its mean over the tokens")
@@ -222,19 +204,17 @@ def _page(found: HeadSweep) -> Page:
             done=done,
         )
     return page(
-        first[0],
+        title,
         [
-            first[1],
+            first,
             *(block for title, matrix in others for block in (Heading(title), matrix)),
             Heading(say("The heads that the output depends on most")),
             ranking(found.heads, found.unit),
-            Remark(
-                say(
-                    "{what} The output: {output}. Dependence on this one head, whose work others may take "
-                    "over; not its purpose.",
-                    what=what,
-                    output=found.output,
-                )
+            say(
+                "{what} The output: {output}. Dependence on this one head, whose work others may take "
+                "over; not its purpose.",
+                what=what,
+                output=found.output,
             ),
         ],
     )
@@ -246,17 +226,16 @@ def effect_maps(found: HeadSweep, drawn: bool = False) -> list[tuple[Phrase, Mat
     greatest = scale * max(float(grid.abs().max()) for grid in found.effects.values())
     maps = []
     for side, grid in found.effects.items():
-        n_layers, n_heads = grid.shape
-        title = say(
+        what = say(
             "{attentions}: what the output loses without each head ({unit})",
             attentions=ATTENTIONS[side],
             unit=unit,
         )
-        values = scale * grid.cpu().numpy()
-        layers, heads = [str(layer) for layer in range(n_layers)], [f"h{head}" for head in range(n_heads)]
-        maps.append(
-            (title, Matrix(values, layers, heads, LAYER, HEAD, unit, "signed", drawn, greatest or None))
+        layers, heads = numbers_to(len(grid)), [f"h{head}" for head in range(grid.shape[1])]
+        drawing = Matrix(
+            scale * array(grid), layers, heads, LAYER, HEAD, unit, "signed", drawn, greatest or None
         )
+        maps.append((what, drawing))
     return maps
 
 
@@ -273,15 +252,10 @@ def ranking(heads: Sequence[HeadEffect], unit: Unit) -> Table:
     """Heads with their effects, the strongest as the longest bar."""
     counted, scale = UNITS[unit]
     longest = max((each.effect for each in heads), default=0.0)
-    rows = [
-        (
-            SIDES[each.side],
-            f"{each.layer}.{each.head}",
-            nats(scale * each.effect),
-            Bar(each.effect / longest if longest > 0 else 0.0),
-        )
-        for each in heads
-    ]
+    rows = []
+    for each in heads:
+        bar = Bar(each.effect / longest if longest > 0 else 0.0)
+        rows.append((SIDES[each.side], f"{each.layer}.{each.head}", nats(scale * each.effect), bar))
     effect = say("effect ({counted})", counted=counted)
     columns = (left(say("attention")), right(say("layer.head")), right(effect), left(""))
     return Table(columns, rows)

@@ -9,6 +9,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
+from cutaway.inspection.asked import AttentionSide, OneHead, OneLayer
 from cutaway.inspection.options import Option
 from cutaway.inspection.patterns import head_maps, heads_of, only
 from cutaway.inspection.question import question
@@ -16,7 +17,7 @@ from cutaway.inspection.runs import Run, Tokens
 from cutaway.inspection.terms import ATTENTIONS, HEAD, left, one_head, right
 from cutaway.inspection.wiring import Side
 from cutaway.nn.attention import Attention
-from cutaway.page.blocks import Page, Remark, Table, page
+from cutaway.page.blocks import Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit
 from cutaway.text.display import truncate
@@ -53,11 +54,9 @@ class Values(Drawn):
 def values(
     run: Run,
     *,
-    side: Annotated[
-        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
-    ] = None,
-    layer: Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))] = None,
-    head: Annotated[int | None, Option(say("One head, from 0; -1 is the last."))] = None,
+    side: AttentionSide = None,
+    layer: OneLayer = None,
+    head: OneHead = None,
     through_output: Annotated[
         bool, Option(say("Whether a value is measured after the head's part of the output matrix."))
     ] = True,
@@ -73,31 +72,19 @@ def values(
     _, trace = run.hidden(watch)
     norms = torch.stack([trace[name] for name in where.taps("v")])
     weights = torch.stack([trace[name] for name in where.taps("pattern")]) * norms[..., None, :]
-    return Values(
-        where.side,
-        where.layers,
-        where.heads,
-        weights,
-        norms,
-        through_output,
-        where.queries,
-        where.keys,
-        where.rows,
-    )
+    of_heads = (where.side, where.layers, where.heads)
+    return Values(*of_heads, weights, norms, through_output, where.queries, where.keys, where.rows)
 
 
 def _norms(module: Attention, heads: Sequence[int], through_output: bool) -> Callable[[Tensor], Tensor]:
     """A reducer for the tap `v`: (1, K, S, E) -> (h, S)."""
 
     def reduce(v: Tensor) -> Tensor:
-        rows: list[Tensor] = []
-        for head in heads:
-            written = v[0, head // module.groups].float()  # (S, E)
-            if through_output:
-                columns = slice(head * module.d_head, (head + 1) * module.d_head)
-                written = written @ module.o_proj.weight[:, columns].float().mT  # (S, D)
-            rows.append(written.norm(dim=-1))
-        return torch.stack(rows)
+        written = [v[0, head // module.groups].float() for head in heads]  # (S, E) each
+        if through_output:
+            columns = module.o_proj.weight.float().split(module.d_head, dim=1)  # (D, E) each
+            written = [each @ columns[head].mT for head, each in zip(heads, written, strict=True)]  # (S, D)
+        return torch.stack([each.norm(dim=-1) for each in written])
 
     return reduce
 
@@ -107,31 +94,18 @@ def _norms(module: Attention, heads: Sequence[int], through_output: bool) -> Cal
 
 def _longest(found: Values) -> Table:
     """For each head the key whose weighted vectors are longest, the one whose vector is longest, and the shortest."""
-    pieces = found.keys.pieces
+    pieces = [truncate(piece, 10) for piece in found.keys.pieces]
     rows = []
     for i, layer in enumerate(found.layers):
         for j, head in enumerate(found.heads):
             written, norms = found.weights[i, j].sum(dim=0), found.norms[i, j]
             weighed = (found.weights[i, j] / norms.clamp_min(1e-30)).sum(dim=0)
-            rows.append(
-                (
-                    f"{layer}.{head}",
-                    *(truncate(pieces[int(values.argmax())], 10) for values in (weighed, written, norms)),
-                    f"{float(norms.max()):#.3g}",
-                    truncate(pieces[int(norms.argmin())], 10),
-                    f"{float(norms.min()):#.3g}",
-                )
-            )
-    columns = (
-        left(HEAD),
-        left(say("weighs most")),
-        left(say("adds most")),
-        left(say("longest value")),
-        right(say("length")),
-        left(say("shortest")),
-        right(say("length")),
-    )
-    return Table(columns, rows)
+            most = [pieces[int(values.argmax())] for values in (weighed, written, norms)]
+            longest, shortest = f"{float(norms.max()):#.3g}", f"{float(norms.min()):#.3g}"
+            rows.append((f"{layer}.{head}", *most, longest, pieces[int(norms.argmin())], shortest))
+    keys = (say("weighs most"), say("adds most"), say("longest value"))
+    length = right(say("length"))
+    return Table((left(HEAD), *map(left, keys), length, left(say("shortest")), length), rows)
 
 
 def _page(found: Values) -> Page:
@@ -142,21 +116,15 @@ def _page(found: Values) -> Page:
         found.weights / reach, found.layers, found.heads, found.rows, found.keys.pieces, unit=length
     )
     return page(
-        one_head(
-            say("{what}: weight times length of the value", what=what),
-            found.layers,
-            found.heads,
-        ),
+        one_head(say("{what}: weight times length of the value", what=what), found.layers, found.heads),
         [
             drawn,
             _longest(found),
-            Remark(
-                say(
-                    "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight "
-                    "on a short vector moves little. Vectors may still cancel out. weighs most, adds most: the "
-                    "keys of the greatest weights and of the longest weighted vectors, summed over the queries. "
-                    "longest, shortest: the values themselves."
-                )
+            say(
+                "How long each vector is that a head adds up (Kobayashi et al. 2020): a large weight "
+                "on a short vector moves little. Vectors may still cancel out. weighs most, adds most: the "
+                "keys of the greatest weights and of the longest weighted vectors, summed over the queries. "
+                "longest, shortest: the values themselves."
             ),
         ],
     )

@@ -9,17 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cutaway.inspection.asked import AttentionSide, position_asked
 from cutaway.inspection.options import Option
-from cutaway.inspection.outcome import usual_position
+from cutaway.inspection.page_parts import array, greatest
 from cutaway.inspection.patterns import heads_of
 from cutaway.inspection.question import question
-from cutaway.inspection.runs import Run, Tokens, position_in
-from cutaway.inspection.terms import ATTENTIONS, HEAD, KEY, WEIGHT, left, right
+from cutaway.inspection.runs import Run, Tokens
+from cutaway.inspection.terms import ATTENTIONS, HEAD, KEY, LAYER, WEIGHT, left, right
 from cutaway.inspection.wiring import Side
-from cutaway.page.blocks import Bar, Heading, Matrix, Page, Remark, Table, Tinted, page
+from cutaway.page.blocks import Bar, Heading, Matrix, Page, Table, Tinted, page
 from cutaway.page.drawn import Drawn
-from cutaway.page.numbers import share
-from cutaway.text.display import truncate
 from cutaway.words import Phrase, say
 
 LISTED = 12  # heads in the ranking
@@ -57,16 +56,14 @@ def word(
     at: Annotated[
         int | None, Option(say("The position, from 0; -1 is the last; else the first word written."))
     ] = None,
-    side: Annotated[
-        Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
-    ] = None,
+    side: AttentionSide = None,
 ) -> Word:
     """All heads of all layers at one query, from one forward pass that keeps nothing else.
 
     Raises CutawayError for a side that this model lacks and for a position beyond the text.
     """
     where = heads_of(run, side)
-    position = position_in(where.queries, usual_position(run) if at is None else at)
+    position = position_asked(run, where.queries, at)
     taps, masked = where.taps("pattern"), where.taps("masked")[0]
     watch = {name: lambda pattern: pattern[0, :, position].clone() for name in (*taps, masked)}
     _, trace = run.hidden(watch)
@@ -100,56 +97,27 @@ def _page(found: Word) -> Page:
     pieces = found.keys.pieces
     rows = []
     for layer, head in found.ranking[:LISTED]:
-        weights = found.weights[layer, head]
-        best = weights.topk(min(3, len(pieces)))
-        looked = [
-            f"{truncate(pieces[place], 12)} {share(weight)}"
-            for weight, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        ]
-        rows.append(
-            (
-                f"{layer}.{head}",
-                "  ".join(looked),
-                f"{float(found.sharpness[layer, head]):.2f}",
-                Bar(best.values[0].item()),
-            )
-        )
+        weights, sharpness = found.weights[layer, head], f"{float(found.sharpness[layer, head]):.2f}"
+        looked = "  ".join(greatest(pieces, weights, 3))
+        rows.append((f"{layer}.{head}", looked, sharpness, Bar(float(weights.max()))))
     columns = (left(HEAD), left(say("looked at")), right(say("sharpness")), left(""))
     n_layers, n_heads = found.weights.shape[:2]
     names = [f"{layer}.{head}" for layer in range(n_layers) for head in range(n_heads)]
-    mean = found.weights.float().mean(dim=(0, 1))
+    mean, mean_name = found.weights.float().mean(dim=(0, 1)), say("mean of all heads")
     return page(
         _title(found),
         [
             Table(columns, rows),
-            Remark(
-                say(
-                    "Heads by layer.head, the greatest weight on a token of the text first. sharpness: 1 where all "
-                    "weight lies on one token, 0 where it is spread evenly. Weights say where a head reads, not what "
-                    "depends on it."
-                )
+            say(
+                "Heads by layer.head, the greatest weight on a token of the text first. sharpness: 1 where all "
+                "weight lies on one token, 0 where it is spread evenly. Weights say where a head reads, not what "
+                "depends on it."
             ),
             Heading(say("Every layer: the mean of its heads")),
             _by_layer(found),
             Heading(say("Every head")),
-            Matrix(
-                found.weights.float().flatten(0, 1).double().cpu().numpy(),
-                names,
-                pieces,
-                HEAD,
-                KEY,
-                WEIGHT,
-                drawn=True,
-            ),
-            Matrix(
-                mean[None].double().cpu().numpy(),
-                [say("mean of all heads")],
-                pieces,
-                HEAD,
-                KEY,
-                WEIGHT,
-                drawn=True,
-            ),
+            Matrix(array(found.weights.flatten(0, 1)), names, pieces, HEAD, KEY, WEIGHT, drawn=True),
+            Matrix(array(mean[None]), [mean_name], pieces, HEAD, KEY, WEIGHT, drawn=True),
         ],
     )
 
@@ -158,17 +126,10 @@ def _by_layer(found: Word) -> Table:
     """The keys that the heads of each layer weigh most, on average."""
     rows = []
     for layer, heads in enumerate(found.weights.float().mean(dim=1)):
-        best = heads.topk(min(4, len(heads)))
-        rows.append(
-            (
-                str(layer),
-                *(
-                    Tinted(f"{truncate(found.keys.pieces[place], 12)} {share(weight)}", weight)
-                    for weight, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-                ),
-            )
-        )
-    columns = [right(say("layer")), left(say("looked at most")), *(left("") for _ in range(len(rows[0]) - 2))]
+        best = greatest(found.keys.pieces, heads, 4)
+        weights = heads.topk(len(best)).values.tolist()
+        rows.append((str(layer), *map(Tinted, best, weights)))
+    columns = [right(LAYER), left(say("looked at most")), *[left("")] * (len(rows[0]) - 2)]
     return Table(columns, rows, tint=WEIGHT, keep=1)
 
 
