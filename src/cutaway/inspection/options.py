@@ -9,9 +9,9 @@ import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import reduce, wraps
 from operator import or_
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from cutaway.config import parse
 from cutaway.errors import CutawayError, brief
@@ -19,6 +19,7 @@ from cutaway.words import Phrase, Text, say
 
 # What is being done, how much of it is done, how much there is.
 Progress = Callable[[Text, int, int], None]
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,21 @@ def read_signature(function: Callable[..., object]) -> tuple[Any, tuple[Paramete
             )
         parameters.append(Parameter(given.name, get_args(hint)[0], given.default, marks[0]))
     return hints[first.name], tuple(parameters), progress
+
+
+def bounded(function: F) -> F:
+    """The function, whose callers hear of a value beyond its options' bounds, as those of a command do."""
+    signature, parameters = inspect.signature(function), read_signature(function)[1]
+
+    @wraps(function)
+    def within(*positional: object, **named: object) -> object:
+        given = signature.bind(*positional, **named).arguments
+        for parameter in parameters:
+            if parameter.name in given:
+                parameter.check(given[parameter.name])
+        return function(*positional, **named)
+
+    return cast(F, within)
 
 
 def checked(name: str, parameters: Sequence[Parameter], given: Mapping[str, object]) -> dict[str, object]:

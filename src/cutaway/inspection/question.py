@@ -6,7 +6,8 @@
 The first parameter is what is asked: a `Run` (a text on its way through a model), a `Loaded` (a model), or `Contents`
 (a model's files, whose weights are not read). Every other one is an option that says what it means; `OtherText` is
 another text for the same model, and a parameter of type `Progress` is no option but hears how far the work is.
-The function stays the plain function that Python users call. Its result lays itself out: `result.page()`.
+The function stays the one that Python users call, who hear of a value beyond its bounds, too. Its result lays itself
+out: `result.page()`.
 """
 
 from abc import abstractmethod
@@ -20,7 +21,7 @@ from typing import Literal, TypeVar, get_args
 from cutaway.checkpoint.folder import Loaded
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
-from cutaway.inspection.options import Parameter, Progress, checked, read_signature
+from cutaway.inspection.options import Parameter, Progress, bounded, checked, read_signature
 from cutaway.inspection.runs import Run, run
 from cutaway.page.drawn import Drawn
 from cutaway.words import Phrase, say
@@ -117,9 +118,10 @@ QUESTIONS: dict[str, Question] = {}
 
 
 def question(about: Phrase, group: Group, *needs: Need) -> Callable[[F], F]:
-    """Declare the function below to be a question. It stays the plain function that Python users call."""
+    """Declare the function below to be a question. It stays the function that Python users call."""
 
-    def declare(function: F) -> F:
+    def declare(declared: F) -> F:
+        function = bounded(declared)
         first, parameters, progress = read_signature(function)
         kinds = get_args(first) or (first,)
         subject: Subject = "text" if Run in kinds else "model" if Loaded in kinds else "files"
