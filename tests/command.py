@@ -168,17 +168,21 @@ _ENGLISH = re.compile(r"[A-Za-z']{2,}(?: [A-Za-z']{2,}){2,}")  # three English w
 def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How many forward passes (of all positions at once; steps of decoding do not count) were made since the last
     time that it was asked."""
-    made = 0
+    made, within = 0, False
 
-    def counted(family: type) -> None:
-        plain = family.hidden
+    def counted(family: type, name: str, counts: bool = True) -> None:
+        plain = getattr(family, name)
 
-        def hidden(*given: Any, **named: Any) -> Any:
-            nonlocal made
-            made += 1
-            return plain(*given, **named)
+        def called(*given: Any, **named: Any) -> Any:
+            nonlocal made, within
+            made += counts and not within
+            before, within = within, True
+            try:
+                return plain(*given, **named)
+            finally:
+                within = before
 
-        monkeypatch.setattr(family, "hidden", hidden)
+        monkeypatch.setattr(family, name, called)
 
     def since() -> int:
         nonlocal made
@@ -186,7 +190,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return found
 
     for family in (EncoderDecoder, DecoderOnly, EncoderOnly):
-        counted(family)
+        counted(family, "hidden")
+    counted(EncoderDecoder, "encode")
+    counted(EncoderDecoder, "begin", counts=False)
     return since
 
 

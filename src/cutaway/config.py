@@ -108,7 +108,7 @@ def checked(cls: type[T]) -> type[T]:
 
 
 def parse(
-    cls: type[T], values: Mapping[str, object], where: str, spelled: Mapping[str, str] | None = None
+    cls: type[T], values: Mapping[str, object], where: object, spelled: Mapping[str, str] | None = None
 ) -> T:
     """Build dataclass `cls` from `values`, strictly.
 
@@ -120,7 +120,7 @@ def parse(
 
 
 def _parse(
-    cls: type[T], values: Mapping[str, object], where: str, inside: str, spelled: Mapping[str, str]
+    cls: type[T], values: Mapping[str, object], where: object, inside: str, spelled: Mapping[str, str]
 ) -> T:
     """`inside` is the table that `values` are: "" or, for example, "data.sources[0]"."""
     assert dataclasses.is_dataclass(cls)
@@ -141,7 +141,7 @@ def _parse(
                 where=where,
                 key=f"{prefix}{name}",
                 hint=nearest(str(name), known),
-                known=", ".join(known),
+                known=list(known),
             )
         shown = prefix + spelled.get(name, name)
         arguments[name] = _convert(hints[name], value, where, shown)
@@ -149,12 +149,16 @@ def _parse(
             _located(where, limits.check, shown, arguments[name])
     for name, field in known.items():
         if field.default is MISSING and field.default_factory is MISSING and name not in arguments:
-            raise CutawayError("{where}: key {key!r} is missing", where=where, key=f"{prefix}{name}")
+            known_as = field.metadata.get("key")
+            about = say(": {about}", about=known_as.about) if known_as else ""
+            raise CutawayError(
+                "{where}: key {key!r} is missing{about}", where=where, key=f"{prefix}{name}", about=about
+            )
     place = say("{where}: {inside}", where=where, inside=inside) if inside else where
     return _located(place, cls, **arguments)
 
 
-def _located(where: Text, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
+def _located(where: object, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
     """The result of a call, whose errors are told with the place that they are about."""
     try:
         return call(*positional, **named)
@@ -162,7 +166,7 @@ def _located(where: Text, call: typing.Callable[..., T], *positional: Any, **nam
         raise CutawayError("{where}: {error}", where=where, error=error) from error
 
 
-def _wrong(where: str, name: str, value: object, expected: Text) -> CutawayError:
+def _wrong(where: object, name: str, value: object, expected: Text) -> CutawayError:
     return CutawayError(
         "{where}: {name} is {value}, expected {expected}",
         where=where,
@@ -172,7 +176,7 @@ def _wrong(where: str, name: str, value: object, expected: Text) -> CutawayError
     )
 
 
-def _convert(hint: object, value: object, where: str, name: str) -> object:
+def _convert(hint: object, value: object, where: object, name: str) -> object:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
@@ -189,9 +193,7 @@ def _convert(hint: object, value: object, where: str, name: str) -> object:
             return value
         choices = [str(choice) for choice in arguments]
         close = nearest(value, choices) if isinstance(value, str) else ""
-        raise _wrong(
-            where, name, value, say("one of {choices}{hint}", choices=", ".join(choices), hint=close)
-        )
+        raise _wrong(where, name, value, say("one of {choices}{hint}", choices=list(choices), hint=close))
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise _wrong(where, name, value, say("a list"))

@@ -30,6 +30,41 @@ def about(place: object) -> Iterator[None]:
         raise CutawayError("{where}: {error}", where=place, error=error) from error
 
 
+# What systems and the parsers of the standard library say, so that the catalogue has it; other words stay as they are.
+_SAID = {
+    str(each): each
+    for each in (
+        say("No such file or directory"),
+        say("Permission denied"),
+        say("Is a directory"),
+        say("Not a directory"),
+        say("No space left on device"),
+        say("Read-only file system"),
+        say("File name too long"),
+        say("File exists"),
+        say("Expecting value"),
+        say("Expecting property name enclosed in double quotes"),
+        say("Expecting ',' delimiter"),
+        say("Expecting ':' delimiter"),
+        say("Extra data"),
+        say("Unterminated string starting at"),
+        say("Invalid value"),
+        say("Invalid statement"),
+        say("Unclosed array"),
+        say("Unterminated string"),
+        say("Expected '=' after a key in a key/value pair"),
+        say("Expected newline or end of document after a statement"),
+        say("Cannot overwrite a value"),
+    )
+}
+
+
+def reason(error: Exception) -> Text:
+    """Why the system or a parser refused, without the place, which only some of them know."""
+    words = getattr(error, "strerror", None) or getattr(error, "msg", None) or str(error)
+    return _SAID.get(words, words)
+
+
 def nearest(word: str, choices: Iterable[str]) -> Text:
     """` (did you mean 'x'?)` for the choice closest to `word`, or nothing when none is close."""
     close = get_close_matches(word, list(choices), n=1, cutoff=0.5)

@@ -2,12 +2,13 @@
 of a folder from a stranger: small where they hold settings, and never outside the folder."""
 
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cutaway.errors import CutawayError, brief
+from cutaway.errors import CutawayError, brief, reason
 
 # Of a file of settings. The commas bound what parsing it takes.
 MOST_BYTES = 16_000_000
@@ -16,7 +17,7 @@ MOST_COMMAS = 500_000
 
 def unreadable(path: Path, error: OSError) -> CutawayError:
     """What to say of a file that the system does not give."""
-    return CutawayError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or error)
+    return CutawayError("{path}: cannot be read: {reason}", path=path, reason=reason(error))
 
 
 def read_text(path: Path) -> str:
@@ -44,7 +45,12 @@ def read_toml(path: Path) -> dict[str, object]:
         return tomllib.loads(text)
     # a number of thousands of digits is a ValueError too
     except (ValueError, RecursionError) as error:
-        raise CutawayError("{path}: not valid TOML: {reason}", path=path, reason=error) from error
+        found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", str(error))
+        words, line = found.groups() if found else (str(error).removesuffix(" (at end of document)"), "")
+        place = f"{path}:{line}" if line else str(path)
+        raise CutawayError(
+            "{path}: not valid TOML: {reason}", path=place, reason=reason(ValueError(words))
+        ) from error
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -69,7 +75,7 @@ def parse_json(text: str, path: Path) -> dict[str, object]:
         value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except json.JSONDecodeError as error:
         raise CutawayError(
-            "{path}:{line}: not valid JSON: {reason}", path=path, line=error.lineno, reason=error.msg
+            "{path}:{line}: not valid JSON: {reason}", path=path, line=error.lineno, reason=reason(error)
         ) from error
     except RecursionError as error:
         raise CutawayError("{path}: nested too deeply", path=path) from error

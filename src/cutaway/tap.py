@@ -128,7 +128,7 @@ class Trace:
             pattern = min(self._unmatched)
             near = get_close_matches(pattern, self._matches, n=3, cutoff=0.4)
             raise TapError(
-                "no tap matched {pattern!r}; nearest: {near}", pattern=pattern, near=", ".join(near) or "–"
+                "no tap matched {pattern!r}; nearest: {near}", pattern=pattern, near=list(near) or "–"
             )
 
     def __getitem__(self, name: str) -> Tensor:
@@ -140,7 +140,7 @@ class Trace:
                 "tap {name!r} was recorded {n} times, expected once; recorded: {near}",
                 name=name,
                 n=len(values),
-                near=", ".join(near) or "–",
+                near=list(near) or "–",
             )
         return values[0]
 

@@ -17,8 +17,9 @@ FOLDER = Path(__file__).with_name("locale")
 class Phrase:
     """A template with its values, which can be said in any language of the catalogue, now or by whom it is sent to.
 
-    The template is written as `str.format` reads it. A value may be a phrase, or an error that has one: it is then
-    said in the same language. `context` tells apart what English spells alike and another language does not.
+    The template is written as `str.format` reads it. A value may be a phrase, an error that has one, or a
+    list: it is then said in the same language. `context` tells apart what English spells alike and another language
+    does not.
     """
 
     template: str
@@ -97,4 +98,6 @@ def catalogue(locale: str) -> gettext.NullTranslations:
 
 def _said(value: object, locale: Locale, marks: Mapping[int, str] | None) -> object:
     message = getattr(value, "message", value) if isinstance(value, Exception) else value
+    if isinstance(message, list):
+        message = listed([each if isinstance(each, Phrase) else str(each) for each in message])
     return message.said(locale, marks) if isinstance(message, Phrase) else value

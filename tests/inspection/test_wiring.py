@@ -73,7 +73,7 @@ def test_numbers_are_read_alike() -> None:
     for given, message in (
         (3, "there is no layer 3, expected 0 to 2, or -1 for the last"),
         ([], "no layer is named, expected at least one of 0 to 2"),
-        ([1, -2], r"layer: \[1, 1\] names one twice, expected each once"),
+        ([1, -2], r"layer: 1, 1 names one twice, expected each once"),
     ):
         with pytest.raises(CutawayError, match=message):
             chosen(what, given, 3)
@@ -82,10 +82,10 @@ def test_numbers_are_read_alike() -> None:
 
 
 def test_ranges_and_steps() -> None:
-    assert [ranges(each) for each in ([3, 0, 1, 7], [0, 2, 4], [5])] == ["0–1,3,7", "0,2,4", "5"]
+    assert [ranges(each) for each in ([3, 0, 1, 7], [0, 2, 4], [5])] == ["0-1,3,7", "0,2,4", "5"]
     assert [said(stepped(each), "en") for each in ([0, 2, 4], [0, 2, 3], [0, 1, 2])] == [
-        "0–4 step 2",
-        "0,2–3",
-        "0–2",
+        "0-4 step 2",
+        "0,2-3",
+        "0-2",
     ]
     assert (layer_in("decoder.layers.12.mlp.up.weight"), layer_in("decoder.norm.weight")) == (12, None)

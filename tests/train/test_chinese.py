@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_and_a_mistake_in_a_recipe(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     for override, words in (
         ("model.n_heads=3", f"{recipe}：model：d_model（16）须是 n_heads（3）的倍数"),
-        ("lr=nan", f"{recipe}：train.lr 是 nan，应为大于 0 的数"),
+        ("lr=nan", f"{recipe}：train.lr 为 nan，应为大于 0 的数"),
         ("stepz=1", f"{recipe}：没有 'train.stepz' 这个键（是不是 'steps'？）；可用的键："),
     ):
         with pytest.raises(CutawayError) as error:

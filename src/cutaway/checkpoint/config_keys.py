@@ -8,7 +8,7 @@ from cutaway.errors import CutawayError
 
 
 def unsupported(value: Value, known: Iterable[str]) -> CutawayError:
-    return CutawayError("{value!r} is not supported, only {known}", value=value, known=", ".join(known))
+    return CutawayError("{value!r} is not supported, only {known}", value=value, known=list(known))
 
 
 # Control tokens.

@@ -140,7 +140,7 @@ def open_contents(path: Path | str) -> Contents:
                 "{path}: holds {count} GGUF files; give one of them: {names}",
                 path=path,
                 count=len(found),
-                names=", ".join(found[:9]),
+                names=found[:9],
             )
         path = inside(path, found[0])
     if not path.is_file():

@@ -70,7 +70,7 @@ def _architecture(metadata: Mapping[str, object]) -> GgufArchitecture:
             "general.architecture is {name!r}{hint}; supported: {known}",
             name=name,
             hint=nearest(str(name), known),
-            known=", ".join(known),
+            known=list(known),
         )
     found = next(a for a in named if a.marked_by is None or metadata.get(f"{a.name}.{a.marked_by}"))
     for key, neutral in NEUTRAL.items():

@@ -38,7 +38,7 @@ def architecture_of(config: Mapping[str, object], tensors: Collection[str]) -> A
             "model_type is {kind!r}{hint}; supported: {types}",
             kind=kind,
             hint=nearest(str(kind), types),
-            types=", ".join(types),
+            types=list(types),
         )
     found = next((a for a in known if a.when(config)), known[0])
     named = config.get("architectures")

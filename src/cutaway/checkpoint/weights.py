@@ -136,7 +136,7 @@ def read_header(path: Path) -> dict[str, Stored]:
                     "tensor {name!r} has the dtype {dtype}, expected one of {known}",
                     name=name,
                     dtype=entry["dtype"],
-                    known=", ".join(DTYPES),
+                    known=list(DTYPES),
                 )
             shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
             place = Place(path, version, 8 + length + entry["data_offsets"][0])

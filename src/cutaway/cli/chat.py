@@ -54,7 +54,7 @@ def chat(
         except KeyboardInterrupt:
             write()
         except CutawayError as error:  # a message that this model cannot take need not end the chat
-            note(str(error))
+            note(error.message)
 
 
 def _answer(conversation: "Conversation", message: str) -> None:

@@ -34,6 +34,9 @@ class Questions(Group):
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         from cutaway.inspection.question import find_question, names
 
+        # A text on standard input, and no question named.
+        if not args and not sys.stdin.isatty():
+            args = [FIRST]
         if args and args[0] not in (*names(), "-h", "--help"):
             # No text of its own, for another one follows: a name misspelled.
             two = len(args) > 1 and not args[0].startswith("-") and not args[1].startswith("-")
@@ -194,7 +197,7 @@ class Shared:
         if self.save is not None:
             names = save(self.save, answer.about(), answer.result)
             more = say(" and {n} more", n=len(names) - 6) if len(names) > 6 else ""
-            note("{path}: {names}{more}", path=self.save, names=", ".join(names[:6]), more=more)
+            note("{path}: {names}{more}", path=self.save, names=names[:6], more=more)
         if self.svg is not None:
             for path in write_figures(self.svg, page, locale):
                 note("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000)

@@ -27,7 +27,7 @@ from cutaway.cli.tokenizer import tokenizer
 from cutaway.cli.train import train
 from cutaway.cli.translate import translate
 from cutaway.cli.usage import usage_error
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, reason
 from cutaway.words import Phrase, say, told
 
 app = typer.Typer(
@@ -99,7 +99,7 @@ def run() -> None:
         _end(say("not enough memory on this machine for a model or text of this size"))
     except OSError as error:  # a full disk, a file that may not be written
         where = error.filename or say("input or output")
-        _end(say("{where}: {reason}", where=where, reason=error.strerror or str(error)))
+        _end(say("{where}: {reason}", where=where, reason=reason(error)))
 
 
 def _end(problem: Phrase) -> None:

@@ -111,6 +111,9 @@ class Answer:
             "model": self.model,
             "text": self.text,
             "options": plain(self.options),
+            "output": self.output,
+            "command": self.command(),
+            "python": self.python(),
             "result": plain(self.result),
         }
 

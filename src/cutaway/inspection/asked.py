@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 from cutaway.inspection.options import Option, Progress
 from cutaway.inspection.outcome import usual_position
 from cutaway.inspection.runs import ReadingStack, Run, Tokens, position_in
-from cutaway.inspection.wiring import Side
+from cutaway.inspection.wiring import Side, StackName, stack_entry
 from cutaway.words import Phrase, say
 
 T = TypeVar("T")
@@ -14,6 +14,7 @@ T = TypeVar("T")
 AttentionSide = Annotated[
     Side | None, Option(say("encoder, decoder, or cross: the decoder's attention to the source."))
 ]
+FirstStack = Annotated[StackName | None, Option(say("encoder or decoder; the first stack unless given."))]
 OneLayer = Annotated[int | None, Option(say("One layer, from 0; -1 is the last."))]
 OneHead = Annotated[int | None, Option(say("One head, from 0; -1 is the last."))]
 Position = Annotated[
@@ -36,7 +37,7 @@ def reported(items: Sequence[T], what: Phrase, progress: Progress | None) -> Ite
 def stream_taps(stack: ReadingStack) -> list[str]:
     """The taps of a stack's residual stream: what enters the first block, then what leaves each."""
     posts = [f"{stack.name}.layers.{layer}.resid_post" for layer in range(len(stack.stack.layers))]
-    return [f"{stack.name}.layers.0.resid_pre", *posts]
+    return [stack_entry(stack.name), *posts]
 
 
 def position_asked(run: Run, tokens: Tokens, at: int | None) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.inspection.runs import ReadingStack, Run, stack_named
-from cutaway.inspection.wiring import Place, Sublayer, output_head, places
+from cutaway.inspection.wiring import Place, Sublayer, output_head, places, stack_result
 from cutaway.nn.head import Head, MaskedHead
 from cutaway.nn.norm import PostNorm, RMSNorm1P, SandwichNorm
 from cutaway.tap import Edit, Trace
@@ -81,7 +81,7 @@ class FrozenPath:
         if self.head.softcap is None:
             return self.logits
         with torch.no_grad():
-            hidden = self.trace[f"{self.side.name}.normed"]  # (1, D)
+            hidden = self.trace[stack_result(self.side.name)]  # (1, D)
             return (self.head.unembed(self.head.transform(hidden)) * self.head.scale)[0]
 
 
@@ -98,7 +98,7 @@ def frozen_path(run: Run, position: int, watch: Mapping[str, Edit] | None = None
         return x[:, position].clone()  # (1, D); a view would keep all positions
 
     # The taps whose value decides the scale of some norm, and the embedding's.
-    needed = [f"{side.embedding_name}.embed", f"{side.name}.normed", f"{side.embedding_name}.position"]
+    needed = [f"{side.embedding_name}.embed", stack_result(side.name), f"{side.embedding_name}.position"]
     if side.embedding.positions is None:
         needed.pop()
     needed += [f"{place.path}.resid_pre" for place in blocks]
@@ -111,7 +111,7 @@ def frozen_path(run: Run, position: int, watch: Mapping[str, Edit] | None = None
     embed_norm = _frozen_norm(name, side.embedding.norm, entering)
     last = trace[f"{blocks[-1].path}.resid_post"][0]
     final = _frozen_norm(f"{side.name}.norm", side.stack.norm, last)
-    end = (*(() if final is None else (final,)), *_in_head(head, trace[f"{side.name}.normed"][0]))
+    end = (*(() if final is None else (final,)), *_in_head(head, trace[stack_result(side.name)][0]))
     return FrozenPath(side, head, position, embed_norm, writes, end, trace, logits[position])
 
 

@@ -5,14 +5,14 @@ gradients."""
 
 import heapq
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cutaway.errors import CutawayError, nearest
-from cutaway.inspection.options import Progress
+from cutaway.errors import CutawayError
+from cutaway.inspection.options import Progress, check_choice
 from cutaway.inspection.outcome import written_token
 from cutaway.inspection.runs import (
     ReadingStack,
@@ -80,13 +80,7 @@ class Asked:
 
         Raises CutawayError for a model without output head, a position out of range, or a token that is not one.
         """
-        if quantity not in get_args(Quantity):
-            raise CutawayError(
-                "quantity is {quantity!r}{hint}, expected {known}",
-                quantity=quantity,
-                hint=nearest(quantity, get_args(Quantity)),
-                known=" or ".join(get_args(Quantity)),
-            )
+        check_choice("quantity", quantity, Quantity)
         output_head(run.model)
         side = stack_named(run, None)
         where = position_in(side.tokens, position)

@@ -159,7 +159,7 @@ def firing(
                 layer=number,
             )
         _check(part, neuron, say("the network of layer {layer}", layer=number))
-        _, trace = run.hidden({f"{path}.hidden": lambda x: x[0, :, neuron].clone()})
+        trace = run.seen({f"{path}.hidden": lambda x: x[0, :, neuron].clone()})
         return NeuronFiring(stack.name, number, None, neuron, stack.tokens, trace[f"{path}.hidden"])
     assert isinstance(part, MoE)
     last = len(part.experts) - 1
@@ -175,7 +175,7 @@ def firing(
     # All experts are watched: one that no token is given to has no tap.
     watch: dict[str, Edit] = {f"{path}.expert_index": lambda x: x[0]}
     watch[f"{path}.experts.*.hidden"] = lambda x: x[0, :, neuron].clone()
-    _, trace = run.hidden(watch)
+    trace = run.seen(watch)
     given = (trace[f"{path}.expert_index"] == expert).any(dim=1)  # (T,)
     found = torch.full((len(given),), torch.nan, device=given.device)
     if given.any():

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce, wraps
 from operator import or_
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from cutaway.config import parse
-from cutaway.errors import CutawayError, brief
-from cutaway.words import Phrase, Text, say
+from cutaway.errors import CutawayError, brief, nearest, reason
+from cutaway.words import Phrase, Text, listed, say
 
 # What is being done, how much of it is done, how much there is.
 Progress = Callable[[Text, int, int], None]
@@ -84,7 +84,7 @@ class Parameter:
                     "{name} {text} is no JSON: {error}",
                     name=self.option.each,
                     text=brief(text),
-                    error=str(error),
+                    error=reason(error),
                 ) from error
             return read if isinstance(read, list) else [read]
         if get_origin(self.kind) is tuple and self.names_tokens:
@@ -101,7 +101,9 @@ class Parameter:
         return read_token(text) if self.names_tokens else text
 
     def check(self, value: object) -> None:
-        """CutawayError for a number beyond the bounds."""
+        """CutawayError for what is none of the choices, and for a number beyond the bounds."""
+        if get_origin(self.kind) is Literal and value is not None:
+            check_choice(self.name, value, self.kind)
         low, high = self.option.at_least, self.option.at_most
         for number in value if isinstance(value, tuple) else (value,):
             if not isinstance(number, int | float) or isinstance(number, bool):
@@ -114,6 +116,19 @@ class Parameter:
                     expected = say("at most {high:g}", high=high)
                 values = {"name": self.name, "number": number, "expected": expected}
                 raise CutawayError("{name} is {number}, expected {expected}", **values)
+
+
+def check_choice(name: str, value: object, kind: Any) -> None:
+    """CutawayError, naming the nearest, for a value that is none of those of a `Literal` type."""
+    choices = get_args(kind)
+    if value not in choices:
+        raise CutawayError(
+            "{name} is {value!r}{hint}, expected {choices}",
+            name=name,
+            value=value,
+            hint=nearest(str(value), choices),
+            choices=listed(choices, say(" or ")),
+        )
 
 
 def read_signature(function: Callable[..., object]) -> tuple[Any, tuple[Parameter, ...], str | None]:

@@ -4,12 +4,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError
+from cutaway.inspection.options import check_choice
 from cutaway.inspection.runs import Run, Tokens
 from cutaway.inspection.terms import KEY, QUERY, READS_WRITES, WEIGHT
 from cutaway.inspection.wiring import Place, Side, chosen, places, sides
@@ -68,7 +69,7 @@ class Patterns:
                     "{what} {number} was not asked for, expected one of {there}",
                     what=what,
                     number=number,
-                    there=", ".join(map(str, there)),
+                    there=list(there),
                 )
         return self.values[self.layers.index(layer), self.heads.index(head)]
 
@@ -112,10 +113,10 @@ def patterns(
 
     Raises CutawayError for a side, layer, head or stage that there is not.
     """
-    check_stage(stage)
+    check_choice("stage", stage, Stage)
     where = heads_of(run, side, layers, heads)
     taps = where.taps(stage)
-    _, trace = run.hidden(dict.fromkeys(taps, only(where.heads)))
+    trace = run.seen(dict.fromkeys(taps, only(where.heads)))
     return patterns_in(where, torch.stack([trace[name] for name in taps]), stage)
 
 
@@ -123,17 +124,6 @@ def patterns_in(where: Heads, values: Tensor, stage: Stage = "pattern") -> Patte
     """Values (l, h, T, S) that were recorded of these heads."""
     side, layers, heads = where.side, where.layers, where.heads
     return Patterns(side, stage, layers, heads, values, where.queries, where.keys, where.rows)
-
-
-def check_stage(stage: str) -> None:
-    """CutawayError for a stage that there is not."""
-    if stage not in get_args(Stage):
-        raise CutawayError(
-            "stage is {stage!r}{hint}, expected one of {stages}",
-            stage=stage,
-            hint=nearest(stage, get_args(Stage)),
-            stages=", ".join(get_args(Stage)),
-        )
 
 
 def only(heads: Sequence[int]) -> Callable[[Tensor], Tensor]:

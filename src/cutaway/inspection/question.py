@@ -145,7 +145,7 @@ def find_question(name: str) -> Question:
                 "there is no question {name!r}{hint}, expected one of {known}",
                 name=name,
                 hint=nearest(name, names()),
-                known=", ".join(names()),
+                known=list(names()),
             )
         import_module(f"cutaway.inspection.questions.{name}")
     return QUESTIONS[name]

@@ -10,14 +10,14 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
 from cutaway.decode.gaps import encode_with_gaps
-from cutaway.decode.search import Limits, Search
+from cutaway.decode.search import MAX_BEAM, Limits, Search
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
 from cutaway.decode.translator import Language, Translator
 from cutaway.errors import CutawayError, brief, nearest
-from cutaway.inspection.options import Option
+from cutaway.inspection.options import Option, bounded
 from cutaway.inspection.sentences import sentence_ids
 from cutaway.inspection.terms import FAMILIES, SOURCE, TOKENS
-from cutaway.inspection.wiring import Side, embedding_of, output_stack, sides, stack_of
+from cutaway.inspection.wiring import Side, embedding_of, of_source, output_stack, sides, stack_of
 from cutaway.models.build import Model
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
@@ -129,6 +129,16 @@ class Run(Drawn):
             states = self.model.hidden(**self.inputs)
         return self.checked(states[0], edited=bool(edit)), trace
 
+    def seen(self, watch: Mapping[str, Edit]) -> Trace:
+        """The trace of what was watched, from no more of the model than that needs: the encoder alone where nothing
+        else is watched, never the output head. Raises CutawayError as `checked` does."""
+        if isinstance(self.model, EncoderDecoder) and all(map(of_source, watch)):
+            with torch.no_grad(), Trace(self.model, watch) as trace:
+                memory = self.model.encode(self.inputs["source"])
+            self.checked(memory[0])
+            return trace
+        return self.hidden(watch)[1]
+
     def checked(self, result: Tensor, *, edited: bool = False) -> Tensor:
         """`result`, logits or states of this run. Raises CutawayError where one of them is no number or infinite, which
         no answer could be made of, and names the first tap where that is so; -inf is a logit like others."""
@@ -147,21 +157,26 @@ class Run(Drawn):
             "{path}: the model's output is not a number, from {bad} on: its weights are damaged, "
             "or too large for their type",
             path=self.loaded.path,
-            bad=(bad or ["its output head"])[0],
+            bad=(bad or [say("its output head")])[0],
         )
 
 
+# How a translation comes about that is looked into.
+GivenTarget = Annotated[str | None, Option(say("A translation to look at in the place of the model's own."))]
+ToLanguage = Annotated[
+    Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
+]
+Beam = Annotated[int, Option(say("Width of the search for the translation."), at_least=1, at_most=MAX_BEAM)]
+
+
+@bounded
 def run(
     loaded: Loaded,
     text: Annotated[str, Option(say("The text."), positional=True)],
     *,
-    target: Annotated[
-        str | None, Option(say("A translation to look at in the place of the model's own."))
-    ] = None,
-    to: Annotated[
-        Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
-    ] = None,
-    beam: Annotated[int, Option(say("Width of the search for the translation."), at_least=1)] = 4,
+    target: GivenTarget = None,
+    to: ToLanguage = None,
+    beam: Beam = 4,
     max_new_tokens: Annotated[
         int | None,
         Option(say("Tokens that a decoder-only model writes after the text, one unless given."), at_least=0),

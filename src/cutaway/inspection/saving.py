@@ -29,7 +29,7 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
             path=path,
             given=repr(path.suffix) if path.suffix else "nothing",
             hint=nearest(path.suffix, endings),
-            expected=", ".join(endings),
+            expected=list(endings),
         )
     if not path.parent.is_dir():
         raise CutawayError(

@@ -13,7 +13,7 @@ from cutaway.errors import CutawayError
 from cutaway.inspection.terms import left, right
 from cutaway.inspection.vectors import Neighbour, TableName, nearest_rows, table_of
 from cutaway.inspection.weight_matrices import WeightMatrix, caveat_lines
-from cutaway.inspection.wiring import at_least_one
+from cutaway.inspection.wiring import at_least_one, is_cross
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Bars, Page, Prose, Remark, Table, page
 from cutaway.page.drawn import Drawn
@@ -187,7 +187,7 @@ def directions(
 
 
 def _symmetric_share(matrix: WeightMatrix, squares: float) -> float | None:
-    if matrix.kind != "W_QK" or (matrix.attention or "").endswith("cross_attn") or not squares:
+    if matrix.kind != "W_QK" or is_cross(matrix.attention or "") or not squares:
         return None
     assert matrix.right is not None
     small = matrix.right.T @ matrix.left  # ⟨M, Mᵀ⟩ = tr(M M) = tr(small small), without M itself

@@ -4,14 +4,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError
+from cutaway.inspection.options import check_choice
 from cutaway.inspection.terms import left, right
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
@@ -81,9 +82,7 @@ def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
     Raises CutawayError for another name, and for the unembedding of a model without an output head.
     """
     model = loaded.model
-    if name not in get_args(TableName):
-        hint = nearest(name, get_args(TableName))
-        raise CutawayError("table is {name!r}{hint}, expected embedding or unembedding", name=name, hint=hint)
+    check_choice("table", name, TableName)
     tokens = model.source_embed.tokens if isinstance(model, EncoderDecoder) else model.embed.tokens
     output = model.head.unembed.weight if isinstance(model.head, Head) else None
     if name == "embedding":
@@ -125,11 +124,7 @@ def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
 
     Raises CutawayError for an unknown measure, a query of length 0 under the cosine, and values that are not finite.
     """
-    if measure not in get_args(Measure):
-        hint = nearest(measure, get_args(Measure))
-        raise CutawayError(
-            "measure is {measure!r}{hint}, expected cosine, dot or euclid", measure=measure, hint=hint
-        )
+    check_choice("measure", measure, Measure)
     queries = queries.detach().cpu().double()
     if measure == "cosine":
         if not bool(queries.norm(dim=-1).all()):

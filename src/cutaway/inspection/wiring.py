@@ -27,6 +27,7 @@ from cutaway.nn.stack import Stack
 from cutaway.words import Phrase, Text, say
 
 Side = Literal["encoder", "decoder", "cross"]
+StackName = Literal["encoder", "decoder"]
 SIDES: tuple[Side, ...] = ("encoder", "decoder", "cross")
 STACKS: tuple[Side, ...] = ("encoder", "decoder")
 All = Literal["*"]
@@ -112,7 +113,7 @@ def sides(model: Model) -> tuple[Side, ...]:
     return ("decoder",) if isinstance(model, DecoderOnly) else ("encoder",)
 
 
-def stack_name(side: Side) -> Literal["encoder", "decoder"]:
+def stack_name(side: Side) -> StackName:
     """The stack that a side belongs to, as its module is called."""
     return "encoder" if side == "encoder" else "decoder"
 
@@ -126,7 +127,7 @@ def stack_of(model: Model, side: str) -> Stack:
             side=side,
             hint=nearest(side, there),
             family=model.config.family,
-            there=", ".join(there),
+            there=list(there),
         )
     if side == "encoder":
         assert not isinstance(model, DecoderOnly)
@@ -142,7 +143,7 @@ def places(model: Model, side: Side, layers: Sequence[int] | int | None = None) 
     return tuple(Place(side, number, stack) for number in numbers)
 
 
-def output_stack(model: Model) -> Literal["encoder", "decoder"]:
+def output_stack(model: Model) -> StackName:
     """The stack whose result the output head reads, or is the result where there is no head."""
     return stack_name(sides(model)[-1])
 
@@ -207,6 +208,26 @@ def at_least_one(**counts: int) -> None:
 # The names of taps.
 
 
+def stack_entry(side: Side) -> str:
+    """The residual stream that a stack's first block is given."""
+    return f"{side}.layers.0.resid_pre"
+
+
+def stack_result(side: Side) -> str:
+    """What a stack gives, after its final norm where there is one."""
+    return f"{side}.normed"
+
+
+def of_source(name: str) -> bool:
+    """Whether a value of an encoder-decoder is of the text that the encoder reads."""
+    return name.split(".")[0] in ("encoder", "source", "source_embed")
+
+
+def is_cross(path: str) -> bool:
+    """Whether a module, or a value in it, is of cross-attention."""
+    return "cross_attn" in path.split(".")
+
+
 def tap_names(model: nn.Module) -> tuple[str, ...]:
     """Every name that `Trace(model, watch=["*"])` can meet, each once, from the embedding to the logits.
 
@@ -251,8 +272,8 @@ def layer_in(name: str) -> int | None:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0–3,5,8–9`."""
-    return ",".join(f"{first}–{last}" if last > first else f"{first}" for first, last in runs_of(numbers))
+    """`0-3,5,8-9`."""
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs_of(numbers))
 
 
 def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
@@ -263,9 +284,9 @@ def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def stepped(numbers: Iterable[int]) -> Text:
-    """`ranges`, or `0–22 step 2` where that says it."""
+    """`ranges`, or `0-22 step 2` where that says it."""
     ordered = sorted(numbers)
     steps = {after - before for before, after in pairwise(ordered)}
     if len(ordered) > 2 and len(steps) == 1 and steps != {1}:
-        return say("{first}–{last} step {step}", first=ordered[0], last=ordered[-1], step=steps.pop())
+        return say("{first}-{last} step {step}", first=ordered[0], last=ordered[-1], step=steps.pop())
     return ranges(ordered)

@@ -15,12 +15,15 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError, brief
 from cutaway.text.tokens.tokenizer import Tokenizer
+from cutaway.words import Text, say
 
 Groups = tuple[tuple[int, ...], ...]  # for each word, the places of its pieces
 
 _HAN = r"\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003347f"
 _WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’-][^\W_{_HAN}]+)*|\S")
 _CUT_BYTE = re.compile(r"⟨[0-9A-F]{2}⟩")
+
+_ALIGNMENT = say("the alignment")
 
 
 def split_words(text: str) -> list[str]:
@@ -152,7 +155,7 @@ class AlignmentError:
         return 1 - (self.in_sure + self.in_possible) / links if links else None
 
 
-def read_pharaoh(line: str, where: str = "the alignment", *, from_one: bool = False) -> Gold:
+def read_pharaoh(line: str, where: Text = _ALIGNMENT, *, from_one: bool = False) -> Gold:
     """Gold links of one sentence pair: `0-0` is sure, `1?2` and `1p2` are possible; source word first.
 
     Words count from 0, or from 1 with `from_one`. Raises CutawayError naming `where` and what is no link.
@@ -215,7 +218,7 @@ def error_by_head(
     return tuple(tuple(alignment_error(links(head, threshold), gold) for head in layer) for layer in weights)
 
 
-def check_range(gold: Gold, *, n_source: int, n_target: int, where: str = "the alignment") -> None:
+def check_range(gold: Gold, *, n_source: int, n_target: int, where: Text = _ALIGNMENT) -> None:
     """CutawayError, naming `where`, for gold links beyond the words of a sentence pair, which are then cut otherwise
     than those of the gold text."""
     for source, target in sorted(gold.possible):

@@ -72,7 +72,7 @@ PRESETS: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-def preset_values(name: object, where: str) -> dict[str, object]:
+def preset_values(name: object, where: object) -> dict[str, object]:
     """What preset `name` says of a config. Raises CutawayError that lists the presets."""
     if not isinstance(name, str) or name not in PRESETS:
         raise CutawayError(
@@ -80,7 +80,7 @@ def preset_values(name: object, where: str) -> dict[str, object]:
             where=where,
             name=name,
             hint=nearest(str(name), PRESETS),
-            presets=", ".join(PRESETS),
+            presets=list(PRESETS),
         )
     return PRESETS[name]
 

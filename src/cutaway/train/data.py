@@ -219,7 +219,7 @@ def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair],
                 "data.validation.domains: no pair is of domain {domain!r}{hint}; domains: {known}",
                 domain=domain,
                 hint=nearest(domain, known),
-                known=", ".join(sorted(known)),
+                known=sorted(known),
             )
     candidates = [pair for pair in pairs if not domains or pair.domain in domains]
     held = sorted(candidates, key=lambda pair: _hash(f"{pair.source}\t{pair.target}"))[:wanted]
@@ -241,7 +241,7 @@ def _weights(data: DataPart, domains: set[str]) -> dict[str, float]:
             "data.weights.{domain}: no example is of that domain{hint}; domains: {domains}",
             domain=domain,
             hint=nearest(domain, domains),
-            domains=", ".join(sorted(domains)),
+            domains=sorted(domains),
         )
     other = data.weights.get("*", 1.0)
     return {domain: data.weights.get(domain, other) for domain in domains}

@@ -15,7 +15,7 @@ from cutaway.files import override, read_toml
 from cutaway.models.build import preset_values
 from cutaway.text.corpus import Errors, Split
 from cutaway.text.tokens.plan import Kind, Normalization
-from cutaway.words import say
+from cutaway.words import Text, say
 
 ObjectiveName = Literal["seq2seq", "causal", "masked"]
 OptimizerName = Literal["adamw", "muon"]
@@ -127,7 +127,7 @@ class Source:
                     path=self.path,
                     name=name,
                     hint=nearest(name, self.columns),
-                    columns=", ".join(self.columns),
+                    columns=list(self.columns),
                 )
 
 
@@ -249,7 +249,7 @@ class Limits:
         if len(given) != 1:
             raise CutawayError(
                 "exactly one of steps, tokens and minutes says how long to train; given: {given}",
-                given=", ".join(given) or say("none"),
+                given=list(given) or say("none"),
             )
         if self.patience is not None and self.validate_every is None:
             raise CutawayError("patience needs validate_every: early stop looks at validations")
@@ -407,7 +407,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     return parse_recipe(override(read_toml(path), spelled, str(path)), str(path))
 
 
-def parse_recipe(values: Mapping[str, object], where: str) -> Recipe:
+def parse_recipe(values: Mapping[str, object], where: Text) -> Recipe:
     """A recipe from plain values. Raises CutawayError naming `where`, key and what was expected."""
     model = values.get("model")
     if isinstance(model, Mapping) and "preset" in model:
@@ -437,7 +437,7 @@ def refuse_changes(before: Mapping[str, object], now: Recipe, folder: Path) -> N
     old = before
     # what a version with other fields wrote is compared as it stands
     with suppress(CutawayError):
-        old = to_dict(parse_recipe(before, "the run's recipe"))
+        old = to_dict(parse_recipe(before, say("the run's recipe")))
     found = []
     for table, values in to_dict(now).items():
         past = old.get(table)

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, reason
 from cutaway.files import read_json
 from cutaway.words import Phrase, Text, say
 
@@ -63,7 +63,7 @@ class RunFolder:
             lock = open(self.path / ".lock", "a+", encoding="utf-8")
         except OSError as error:
             raise CutawayError(
-                "{path}: the run folder cannot be written: {reason}", path=self.path, reason=error.strerror
+                "{path}: the run folder cannot be written: {reason}", path=self.path, reason=reason(error)
             ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -160,7 +160,7 @@ class RunFolder:
                 shutil.rmtree(self.at(step))
             except OSError as error:
                 failed.append(
-                    say("{path}: could not be deleted: {reason}", path=self.at(step), reason=error.strerror)
+                    say("{path}: could not be deleted: {reason}", path=self.at(step), reason=reason(error))
                 )
         return failed
 
@@ -198,12 +198,11 @@ def write_folder(final: Path, write: Callable[[Path], None]) -> None:
         crash_point("renamed")
         _sync(final.parent)
     except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CutawayError(
             "{path} could not be written: {reason}. Free some space, or set run.folder to another disk; earlier "
             "checkpoints are as they were",
             path=final,
-            reason=reason,
+            reason=reason(error),
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

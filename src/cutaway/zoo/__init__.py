@@ -43,5 +43,5 @@ def find(name_or_path: str | Path) -> Path:
         "no model {text!r}: neither a folder nor a bundled model{hint}; bundled: {names}",
         text=text,
         hint=nearest(text, models),
-        names=", ".join(models),
+        names=list(models),
     )

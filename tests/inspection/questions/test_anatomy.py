@@ -164,13 +164,13 @@ def test_encoder_and_decoder_stand_side_by_side_where_there_is_room() -> None:
         ({"qk_norm": True}, "RMSNorm of queries and"),
         ({"rope_base": 5e5}, "rotary, base 500,000"),
         ({"rope_scaling": {"kind": "linear", "factor": 8}}, "linear ×8"),
-        ({"window": 64, "window_layers": [0, 2, 4]}, "window 64 in layers 0–4 step"),
+        ({"window": 64, "window_layers": [0, 2, 4]}, "window 64 in layers 0-4 step"),
         ({"window": 64, "window_layers": list(range(6))}, "window 64"),
         ({"norm": "rmsnorm1p", "norm_order": "sandwich"}, "RMSNorm, 1 + weight"),
         ({"attn_softcap": 50}, "soft cap ±50"),
         ({"attn_scale": 1.0}, "scores not scaled"),
         ({"n_experts": 8, "n_experts_per_token": 2, "d_expert": 96}, "Experts, 2 of 8 a token"),
-        ({"n_experts": 8, "dense_layers": [0, 1]}, "layers 0–1: Feed-forward"),
+        ({"n_experts": 8, "dense_layers": [0, 1]}, "layers 0-1: Feed-forward"),
         ({"n_experts": 8, "experts_renormalised": False}, "weights as the router has"),
         ({"rope_local_base": 5e4, "window": 64, "window_layers": [1]}, "window 64 in layers 1, base 50,000"),
         ({"position": "alibi"}, "ALiBi position bias"),
@@ -330,7 +330,7 @@ def opened_braces(text: str) -> list[str]:
         return [text]
     numbers = [before]
     if before[0].isdigit():
-        bounds = [list(map(int, each.split("–"))) for each in before.split(",")]
+        bounds = [list(map(int, each.split("-"))) for each in before.split(",")]
         numbers = [str(n) for each in bounds for n in range(each[0], each[-1] + 1)]
     return [f"{number}.{name}" for number in numbers for name in opened_braces(rest)]
 

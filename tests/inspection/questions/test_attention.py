@@ -110,7 +110,7 @@ def test_what_is_not_there_is_refused(run_of: RunOf) -> None:
         ({"side": "cross"}, "attends on decoder only"),
         ({"layer": 7}, "there is no layer 7, expected 0 to 2"),
         ({"head": 4}, "there is no head 4, expected 0 to 3"),
-        ({"stage": "softmax"}, "stage is 'softmax', expected one of scores, scaled, masked, pattern"),
+        ({"stage": "softmax"}, "stage is 'softmax', expected scores or scaled or masked or pattern"),
     ):
         given: Any = options
         with pytest.raises(CutawayError, match=message):

@@ -181,7 +181,7 @@ TEXT = "今天天气"
             {"parameter": NAME, "ranks": (3, 25)},
             r"rank is 25, expected 0 to 24, the most that .*down\.weight",
         ),
-        ({"parameter": NAME, "ranks": (-1,)}, "rank is -1, expected 0 to 24"),
+        ({"parameter": NAME, "ranks": (-1,)}, "ranks is -1, expected at least 0"),
         ({"parameter": NAME, "layer": 1}, "give one of the two"),
         ({"layer": 1}, "a head is named by both `layer` and `head`"),
     ],

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from cutaway import CutawayError, load
 from cutaway.inspection.patterns import patterns
 from cutaway.inspection.questions.rollout import rollout
 from cutaway.inspection.runs import Run, run
-from cutaway.inspection.wiring import Side
+from cutaway.inspection.wiring import StackName
 from cutaway.page.blocks import Atlas, Matrix
 
 # What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
@@ -38,7 +39,7 @@ def paths(layers: list[list[list[float]]], residual: float, end: int, start: int
 @pytest.mark.parametrize(
     ("structure", "side"), [("BERT", "encoder"), ("post-norm pair", "decoder"), ("GPT-2", "decoder")]
 )
-def test_it_is_the_sum_over_all_ways(run_of: RunOf, structure: str, side: Side) -> None:
+def test_it_is_the_sum_over_all_ways(run_of: RunOf, structure: str, side: StackName) -> None:
     asked = run_of(structure, length=4, n_layers=2)
     found = rollout(asked, side=side, residual=0.3, heads=(0, 2))
     means = patterns(asked, side, heads=[0, 2]).values.double().mean(dim=1).tolist()
@@ -65,9 +66,9 @@ def test_the_mean_of_all_heads_and_half_a_residual_unless_told(run_of: RunOf) ->
 
 def test_what_is_not_there_is_refused(run_of: RunOf) -> None:
     pair = run_of("T5")
-    with pytest.raises(CutawayError, match="leads from one stack to another"):
-        rollout(pair, side="cross")
-    with pytest.raises(CutawayError, match=r"residual is 1\.5, expected a share from 0 to 1"):
+    with pytest.raises(CutawayError, match="side is 'cross', expected encoder or decoder"):
+        rollout(pair, side=cast(Any, "cross"))
+    with pytest.raises(CutawayError, match=r"residual is 1\.5, expected 0 to 1"):
         rollout(pair, residual=1.5)
     with pytest.raises(CutawayError, match="there is no head 9, expected 0 to 3"):
         rollout(pair, heads=(9,))
@@ -90,7 +91,9 @@ def test_as_a_command_in_both_languages(cutaway: command.Run, masked: Path, tran
     given = result(cutaway, *asked, "--heads", "1", "--residual", "0.25")
     expected = rollout(run(load(masked), "我爱[MASK]。"), heads=(1,), residual=0.25)
     torch.testing.assert_close(torch.tensor(given["weights"]), expected.weights)
-    assert "cross-attention leads" in refused(cutaway, "rollout", "好。", "-m", translator, "--side", "cross")
+    assert "--side is cross, expected encoder or decoder" in refused(
+        cutaway, "rollout", "好。", "-m", translator, "--side", "cross"
+    )
     assert "--residual is 2, expected at most 1" in refused(cutaway, *asked, "--residual", "2")
 
 

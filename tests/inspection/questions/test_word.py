@@ -30,15 +30,16 @@ RunOf = Callable[..., Run]
 def test_weights_sharpness_and_ranking(run_of: RunOf, structure: str) -> None:
     asked = repeating(run_of(structure))
     tokenizer = asked.loaded.require_tokenizer()
+    at = 5  # beyond the window of a layer, where there is one
     for side in sides(asked.model):
-        found, whole = word(asked, side=side, at=3), patterns(asked, side)
-        masked = patterns(asked, side, stage="masked", layers=0, heads=0).values[0, 0, 3]
-        assert torch.equal(found.weights, whole.values[:, :, 3])
-        seen = sum(value > -math.inf for value in masked.tolist())
+        found, whole = word(asked, side=side, at=at), patterns(asked, side)
+        masked = patterns(asked, side, stage="masked", heads=0).values[:, 0, at]
+        assert torch.equal(found.weights, whole.values[:, :, at])
         special = [s for s, id in enumerate(found.keys.ids) if tokenizer.is_control(id)]
         assert list(found.special_keys) == special
         greatest: dict[tuple[int, int], float] = {}
         for layer in range(found.weights.shape[0]):
+            seen = sum(value > -math.inf for value in masked[layer].tolist())
             for head in range(found.weights.shape[1]):
                 row = found.weights[layer, head].double().tolist()
                 entropy = -sum(p * math.log(p) for p in row if p > 0)

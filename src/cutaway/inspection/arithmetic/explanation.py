@@ -17,7 +17,7 @@ from cutaway.inspection.arithmetic.snippet import snippet
 from cutaway.inspection.arithmetic.stack_rules import stack_rules
 from cutaway.inspection.runs import Run
 from cutaway.inspection.terms import SIDES
-from cutaway.inspection.wiring import layer_in, output_stack, sides
+from cutaway.inspection.wiring import layer_in, output_stack, sides, stack_result
 from cutaway.nn.head import Head
 from cutaway.tap import Edit
 from cutaway.text.tokens.named_token import piece_label
@@ -120,7 +120,10 @@ class Arithmetic:
             known = (*self._record.names, *self._record.parameters, *self._record.tables)
             idle = say("; that expert was given no token in this run") if ".experts." in name else ""
             raise CutawayError(
-                "this run has no value {name!r}{hint}{idle}", name=name, hint=nearest(name, known), idle=idle
+                "this run has no value {name!r}{hint}{idle}; cutaway inspect anatomy lists them",
+                name=name,
+                hint=nearest(name, known),
+                idle=idle,
             )
         return value
 
@@ -186,8 +189,8 @@ def _all_rules(record: Record, settings: Settings) -> Rules:
     rules: Rules = {}
     for side in sides(record.model):
         if side != "cross":
-            rules |= stack_rules(record, side, "encoder.normed")
-    hidden = f"{output_stack(record.model)}.normed"
+            rules |= stack_rules(record, side, stack_result("encoder"))
+    hidden = stack_result(output_stack(record.model))
     if not isinstance(record.model.head, Head):
         return rules | sentence_rules(record, hidden)
     return rules | head_rules(record, hidden) | output_rules(record, settings)

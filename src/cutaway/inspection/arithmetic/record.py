@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from cutaway.inspection.runs import Run, Tokens
-from cutaway.inspection.wiring import Side
+from cutaway.inspection.wiring import Side, is_cross, of_source
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
 from cutaway.tap import TAPS, Edit
@@ -85,8 +85,8 @@ class Record:
 
     def tokens_of(self, name: str, *, keys: bool = False) -> Tokens:
         """The tokens that the positions of a value stand for; `keys`: those that its attention reads."""
-        of_source = name.startswith(("encoder.", "source")) or (keys and ".cross_attn." in name)
-        tokens = self.source if of_source or self.target is None else self.target
+        reads_source = of_source(name) or (keys and is_cross(name))
+        tokens = self.source if reads_source or self.target is None else self.target
         assert tokens is not None
         return tokens
 

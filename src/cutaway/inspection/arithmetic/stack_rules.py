@@ -11,7 +11,7 @@ from cutaway.inspection.arithmetic.input_rules import alibi_rules, embedding_rul
 from cutaway.inspection.arithmetic.record import Record
 from cutaway.inspection.arithmetic.rounding import ACTIVATIONS, Rounded, softmax
 from cutaway.inspection.arithmetic.shared_rules import linear, norm_rule
-from cutaway.inspection.wiring import Place, Side, Sublayer, places, stack_of
+from cutaway.inspection.wiring import Place, Side, Sublayer, places, stack_entry, stack_of, stack_result
 from cutaway.nn.bias import AlibiBias, RelativeBias
 from cutaway.nn.mlp import MLP, GatedMLP
 from cutaway.nn.moe import MoE
@@ -22,7 +22,7 @@ from cutaway.words import Phrase, say
 def stack_rules(record: Record, side: Side, memory: str) -> Rules:
     """Of a side's whole stack with the embedding that feeds it; `memory` is the name of what cross-attention reads."""
     stack = stack_of(record.model, side)
-    rules = embedding_rules(record, side, f"{side}.layers.0.resid_pre")
+    rules = embedding_rules(record, side, stack_entry(side))
     for name in ("rotary", "local_rotary"):
         if getattr(stack, name) is not None:
             rules |= rotary_rules(record, f"{side}.{name}", record.need(record.ids_of(side)).shape[1])
@@ -45,10 +45,10 @@ def stack_rules(record: Record, side: Side, memory: str) -> Rules:
                 network = _moe_rules if isinstance(place.block.mlp, MoE) else _mlp_rules
                 rules |= network(record, f"{place.path}.{sublayer.module}", reads)
             last = f"{place.path}.{sublayer.after}"
-    result = f"{side}.normed"
+    normed = stack_result(side)
     if isinstance(stack.norm, nn.Identity):
-        return {**rules, result: _same("normed", last, say("this model has no norm after the last block"))}
-    return {**rules, result: norm_rule(record, "normed[t,i]", f"{side}.norm", last)}
+        return {**rules, normed: _same("normed", last, say("this model has no norm after the last block"))}
+    return {**rules, normed: norm_rule(record, "normed[t,i]", f"{side}.norm", last)}
 
 
 # The residual stream.

@@ -95,7 +95,7 @@ def _read(given: object, where: str) -> Change:
             where=where,
             op=brief(op),
             hint=nearest(op, OPS) if isinstance(op, str) else "",
-            known=", ".join(OPS),
+            known=list(OPS),
         )
     kind = OPS[op]
     names = {spelled(field.name): field.name for field in dataclasses.fields(kind)}

@@ -25,7 +25,7 @@ from cutaway.inspection.changes.change import (
     without,
 )
 from cutaway.inspection.runs import stacks
-from cutaway.inspection.wiring import SIDES, All, Place, Side, Sublayer
+from cutaway.inspection.wiring import SIDES, All, Place, Side, Sublayer, stack_result
 from cutaway.nn.mlp import MLP
 from cutaway.nn.moe import MoE
 from cutaway.nn.norm import PostNorm, SandwichNorm
@@ -106,7 +106,7 @@ class NoNorm(BlockChange):
     def edit_at(self, building: Building, place: Place) -> None:
         for sublayer in self._norms(building, place):
             if sublayer is None:
-                building.pass_on(f"{place.path}.resid_post", f"{place.side}.normed")
+                building.pass_on(f"{place.path}.resid_post", stack_result(place.side))
             else:
                 self._without(building, place, sublayer)
 

@@ -19,10 +19,10 @@ from cutaway.inspection.options import Option
 from cutaway.inspection.page_parts import array, greatest, numbers_to
 from cutaway.inspection.patterns import head_maps, patterns, row_labels
 from cutaway.inspection.question import TRANSLATOR, question
-from cutaway.inspection.runs import Run, Tokens, run, tokenizer_of
+from cutaway.inspection.runs import Beam, GivenTarget, Run, Tokens, ToLanguage, run, tokenizer_of
 from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement, source_effect
 from cutaway.inspection.terms import HEAD, LAYER, READS_WRITES, SOURCE, TARGET, WEIGHT, left, right
-from cutaway.inspection.wiring import at_least_one, chosen
+from cutaway.inspection.wiring import chosen
 from cutaway.inspection.word_alignment import (
     AlignmentError,
     Gold,
@@ -116,13 +116,9 @@ def align(
     loaded: Loaded,
     text: Annotated[str, Option(say("The text to translate."), positional=True)],
     *,
-    target: Annotated[
-        str | None, Option(say("A translation to look at in the place of the model's own."))
-    ] = None,
-    to: Annotated[
-        Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
-    ] = None,
-    beam: Annotated[int, Option(say("Width of the search for the translation."), at_least=1)] = 4,
+    target: GivenTarget = None,
+    to: ToLanguage = None,
+    beam: Beam = 4,
     top: Annotated[
         int | None, Option(say("Hypotheses of the search that are listed, at most its width."), at_least=1)
     ] = None,
@@ -137,7 +133,6 @@ def align(
 
     Raises CutawayError for a model that does not translate, an empty text, and values out of range.
     """
-    at_least_one(beam=beam, top=beam if top is None else top)
     if top is not None and top > beam:
         raise CutawayError(
             "top is {top}, but the search is only {beam} wide: make beam {top}", top=top, beam=beam

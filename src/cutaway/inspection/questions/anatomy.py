@@ -495,7 +495,7 @@ def amount(number: float, unit: str) -> str:
 
 def compressed(names: Sequence[str]) -> list[str]:
     """Full tap names, one text for those that differ by layer, stack, module or last part only:
-    `{encoder, decoder}.layers.0–3.{self_attn, cross_attn}.{q, k, v}`."""
+    `{encoder, decoder}.layers.0-3.{self_attn, cross_attn}.{q, k, v}`."""
     leaves: dict[str, list[str]] = defaultdict(list)
     for name in names:
         owner, _, leaf = name.rpartition(".")

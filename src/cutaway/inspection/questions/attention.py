@@ -93,7 +93,7 @@ def attention(
     frame = _Frame(run, where)
     watch: dict[str, Edit] = dict.fromkeys(where.taps("masked"), lambda masked: masked[0, 0] > float("-inf"))
     watch |= dict.fromkeys(where.taps("pattern"), only(where.heads))
-    _, trace = run.hidden(watch)
+    trace = run.seen(watch)
     values = torch.stack([trace[name] for name in where.taps("pattern")])
     # Masks are the same for every head: (T, S), which keys a query may see.
     visible = [trace[name] for name in where.taps("masked")]

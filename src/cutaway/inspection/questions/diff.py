@@ -128,7 +128,7 @@ def diff(
             say(
                 "A change, such as {example}. Kinds of change, each with its own keys (docs/changes.md): {ops}.",
                 example=json.dumps({"op": "head", **OPS["head"].example.change}),
-                ops=", ".join(OPS),
+                ops=list(OPS),
             ),
             each="change",
             read=read_changes,

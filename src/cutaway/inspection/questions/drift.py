@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from cutaway.errors import CutawayError, nearest
-from cutaway.inspection.asked import stream_taps
+from cutaway.inspection.asked import FirstStack, stream_taps
 from cutaway.inspection.options import Option, OtherText
 from cutaway.inspection.page_parts import array
 from cutaway.inspection.principal_axes import PrincipalAxes, measures, pca, plot_of
@@ -28,7 +28,7 @@ from cutaway.inspection.vectors import (
     table_name,
     table_of,
 )  # fmt: skip
-from cutaway.inspection.wiring import Side, at_least_one
+from cutaway.inspection.wiring import Side, stack_result
 from cutaway.page.blocks import Heading, Line, Matrix, Page, Point, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate
@@ -89,7 +89,7 @@ def drift(
     other: Annotated[Run, OtherText(say("Another text with the same word."))],
     word: Annotated[str, Option(say("The word that both texts have."))],
     *,
-    side: Annotated[Side | None, Option(say("encoder or decoder; the first stack unless given."))] = None,
+    side: FirstStack = None,
     occurrences: Annotated[
         tuple[int, ...], Option(say("Which time the word occurs, in each text: 1 is the first."), at_least=1)
     ] = (1, 1),
@@ -103,7 +103,6 @@ def drift(
 
     Raises CutawayError for runs of two models, a word that is not in a text, and a side that the model lacks.
     """
-    at_least_one(top=top)
     if run.model is not other.model:
         raise CutawayError(
             "the two runs are of different models: vectors of one model mean nothing in another's space"
@@ -189,7 +188,7 @@ def find_word(tokens: Tokens, word: str, tokenizer: Tokenizer, occurrence: int =
 
 def _stages(run: Run, stack: ReadingStack) -> list[str]:
     """The full names of the taps that the word passes."""
-    final = [f"{stack.name}.normed"] if run.loaded.config.has_final_norm else []
+    final = [stack_result(stack.name)] if run.loaded.config.has_final_norm else []
     return [f"{stack.embedding_name}.embed", *stream_taps(stack), *final]
 
 
@@ -199,7 +198,7 @@ def _vectors(run: Run, stages: Sequence[str], positions: Sequence[int]) -> Tenso
     def at_word(x: Tensor) -> Tensor:
         return x[0, list(positions)].float().mean(dim=0)
 
-    _, trace = run.hidden(dict.fromkeys(stages, at_word))
+    trace = run.seen(dict.fromkeys(stages, at_word))
     return torch.stack([trace[stage].cpu() for stage in stages])
 
 

@@ -86,10 +86,10 @@ def experts(run: Run, *, layer: OneLayer = None) -> Experts:
         raise CutawayError(
             "layer is {layer}, expected one with experts: {there}",
             layer=layer,
-            there=", ".join(map(str, sorted({place.layer for place in mixed}))),
+            there=sorted({place.layer for place in mixed}),
         )
     watch = [f"{place.path}.mlp.{name}" for place in asked for name in _TAPS]
-    _, trace = run.hidden(dict.fromkeys(watch, lambda x: x[0]))
+    trace = run.seen(dict.fromkeys(watch, lambda x: x[0]))
     return Experts(
         n_experts=config.n_experts,
         n_per_token=config.n_experts_per_token,
@@ -153,7 +153,7 @@ def _page(found: Experts) -> Page:
         "On one text a load is uneven by chance too.",
         n=found.n_experts,
     )
-    dense = say("Layers without experts: {names}.", names=", ".join(found.dense))
+    dense = say("Layers without experts: {names}.", names=list(found.dense))
     loads = [Heading(say("The loads of all layers")), _loads(found)] if n_layers > 1 else []
     return page(
         first.title,

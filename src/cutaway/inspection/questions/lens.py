@@ -15,7 +15,7 @@ from cutaway.inspection.page_parts import array
 from cutaway.inspection.question import WORDS, question
 from cutaway.inspection.runs import Run, Tokens, piece_of, position_in, stack_named, token_id
 from cutaway.inspection.terms import PROBABILITY, SIDES, left, right
-from cutaway.inspection.wiring import at_least_one, chosen, output_head
+from cutaway.inspection.wiring import chosen, output_head
 from cutaway.page.blocks import Heading, Matrix, Page, Table, Tinted, page
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import share
@@ -74,7 +74,6 @@ def lens(
     Raises CutawayError for a model without output head, a number out of range, or a token that is not one.
     """
     side, head = stack_named(run, None), output_head(run.model)
-    at_least_one(top=top)
     position = None if at is None else position_in(side.tokens, at)
     wanted = [token_id(run, token) for token in pinned]
     rows = chosen(say("number of blocks passed"), layers, len(side.stack.layers) + 1)

@@ -16,7 +16,7 @@ from cutaway.inspection.page_parts import by_layer, to_keep_in_mind
 from cutaway.inspection.question import WORDS, question
 from cutaway.inspection.runs import Run, piece_of, stack_named, token_id
 from cutaway.inspection.terms import LAYER, left, right
-from cutaway.inspection.wiring import at_least_one, places
+from cutaway.inspection.wiring import is_cross, places
 from cutaway.nn.attention import Attention
 from cutaway.nn.moe import MoE
 from cutaway.page.blocks import Block, Heading, Matrix, Page, Prose, Table, page
@@ -88,7 +88,6 @@ def logit(
 
     Raises CutawayError for a model without output head, a position out of range, or a token that is not one.
     """
-    at_least_one(top=top)
     where = position_asked(run, stack_named(run, None).tokens, at)
     chosen = None if token is None else token_id(run, token)
     other = None if against is None else token_id(run, against)
@@ -286,7 +285,7 @@ def _by_layer(found: Logit) -> list[Block]:
     """Layers down; across every head of self-attention and cross-attention, the feed-forward network (its experts
     together), and the biases of the layer."""
     cells: dict[tuple[int, str], float] = {}
-    cross = any(each.place.endswith("cross_attn") for each in found.components)
+    cross = any(is_cross(each.place) for each in found.components)
     for each in found.components:
         if each.layer is not None:
             name = _column(each, cross)
@@ -302,7 +301,7 @@ def _by_layer(found: Logit) -> list[Block]:
 
 def _column(each: Component, cross: bool) -> str:
     if each.kind == "head":
-        side = ("c" if each.place.endswith("cross_attn") else "s") if cross else "h"
+        side = ("c" if is_cross(each.place) else "s") if cross else "h"
         return f"{side}{each.number}"
     return "ff" if each.kind in ("feed-forward", "expert") else "b"
 

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from cutaway.inspection.page_parts import array, to_keep_in_mind
 from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run, Tokens, piece_of, stack_named, token_id
 from cutaway.inspection.terms import SIDES, WEIGHT, left, right
-from cutaway.inspection.wiring import Place, Side, at_least_one, output_stack, places
+from cutaway.inspection.wiring import Place, Side, StackName, output_stack, places
 from cutaway.nn.head import Head
 from cutaway.page.blocks import Atlas, Heading, Line, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
@@ -99,7 +99,7 @@ def neurons(
     *,
     at: Position = None,
     side: Annotated[
-        Literal["encoder", "decoder"] | None,
+        StackName | None,
         Option(say("encoder or decoder; the output stack unless given.")),
     ] = None,
     layer: Annotated[int, Option(say("One layer, from 0; -1 is the last."))] = -1,
@@ -115,7 +115,6 @@ def neurons(
     Raises CutawayError for a layer, position, side or token that is not there, and for a `token` where there are no
     words.
     """
-    at_least_one(top=top, words=words)
     stack = stack_named(run, side)
     wordless = _wordless(run, stack.name)
     position = position_asked(run, stack.tokens, at)
@@ -131,7 +130,7 @@ def neurons(
         trace = path.trace
         chosen = written_token(run, path.logits, position) if chosen is None else chosen
     else:
-        _, trace = run.hidden(watch)
+        trace = run.seen(watch)
     state = fired(place, position, trace)
     strongest = state.strengths.flatten().topk(min(top, state.strengths.numel())).indices.tolist()
     cells = [divmod(flat, state.strengths.shape[1]) for flat in strongest]

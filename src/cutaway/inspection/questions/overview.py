@@ -19,7 +19,6 @@ from cutaway.inspection.questions.sweep import HeadEffect, HeadSweep, Stored, ef
 from cutaway.inspection.runs import Run, Tokens, piece_of
 from cutaway.inspection.sentences import POOLINGS, sentence_settings, sentence_vectors
 from cutaway.inspection.terms import PROBABILITY, SOURCE, TOKENS
-from cutaway.inspection.wiring import at_least_one
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.page.blocks import Block, Heading, Line, Page, Prose, Tinted, page
@@ -92,7 +91,6 @@ def overview(
     progress: Progress | None = None,
 ) -> Overview:
     """Look at a run as a whole: one pass, and `sweep`'s from each block on. `progress` is `sweep`'s."""
-    at_least_one(top=top)
     translating = isinstance(run.model, EncoderDecoder)
     name, target = run.loaded.name, run.outcome if translating else run.target
     stored = Stored(run)

@@ -26,7 +26,6 @@ from cutaway.inspection.vectors import (
     space_of,
     table_name,
 )
-from cutaway.inspection.wiring import at_least_one
 from cutaway.page.blocks import Page, Point, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import truncate
@@ -78,9 +77,6 @@ def projection(
     `k` is made smaller where there are too few tokens for it.
     Raises CutawayError for a token that the table lacks, one whose vector is 0, and fewer than three tokens.
     """
-    at_least_one(listed=listed, k=k)
-    if around is not None and around < 0:
-        raise CutawayError("around is {around}, expected at least 0", around=around)
     rows = space_of(space, table)
     if around is None:
         around = AROUND_ONE if len(tokens) == 1 else 0

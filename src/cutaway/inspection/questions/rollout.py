@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from cutaway.errors import CutawayError
+from cutaway.inspection.asked import FirstStack
 from cutaway.inspection.options import Option
 from cutaway.inspection.page_parts import array
 from cutaway.inspection.patterns import heads_of
@@ -48,7 +48,7 @@ class Rollout(Drawn):
 def rollout(
     run: Run,
     *,
-    side: Annotated[Side | None, Option(say("encoder or decoder; the first stack unless given."))] = None,
+    side: FirstStack = None,
     residual: Annotated[
         float, Option(say("The share that the residual connection counts for."), at_least=0, at_most=1)
     ] = 0.5,
@@ -58,28 +58,17 @@ def rollout(
 ) -> Rollout:
     """Roll out one stack, from one forward pass.
 
-    Raises CutawayError for a side or head that there is not, for cross-attention, which leads from one stack to
-    another, and for a share that is not within 0 to 1.
+    Raises CutawayError for a side or head that there is not.
     """
-    if not 0 <= residual <= 1:
-        raise CutawayError(
-            "residual is {residual}, expected a share from 0 to 1 (0.5 is usual)", residual=residual
-        )
-    side = sides(run.model)[0] if side is None else side
-    where = heads_of(run, side, heads=heads)
-    if side == "cross":
-        raise CutawayError(
-            "rollout multiplies the self-attention of one stack, and cross-attention leads from one stack to "
-            "another: expected side 'encoder' or 'decoder'"
-        )
+    where = heads_of(run, side or sides(run.model)[0], heads=heads)
     wanted, taps = list(where.heads), where.taps("pattern")
-    _, trace = run.hidden(dict.fromkeys(taps, lambda pattern: pattern[0, wanted].mean(dim=0)))
+    trace = run.seen(dict.fromkeys(taps, lambda pattern: pattern[0, wanted].mean(dim=0)))
     identity = torch.eye(len(where.keys), device=trace[taps[0]].device)
     rolled, layers = identity, []
     for name in taps:
         rolled = (residual * identity + (1 - residual) * trace[name]) @ rolled
         layers.append(rolled)
-    return Rollout(side, residual, where.heads, torch.stack(layers), where.keys)
+    return Rollout(where.side, residual, where.heads, torch.stack(layers), where.keys)
 
 
 # Its page.

@@ -17,7 +17,7 @@ from cutaway.inspection.page_parts import array, to_keep_in_mind
 from cutaway.inspection.question import ONE_STACK, question
 from cutaway.inspection.runs import Tokens
 from cutaway.inspection.terms import left, right
-from cutaway.inspection.wiring import at_least_one, output_stack
+from cutaway.inspection.wiring import output_stack
 from cutaway.page.blocks import Matrix, Page, Prose, Shaded, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Trace
@@ -65,7 +65,6 @@ def similarity(
     Texts are read as `embed` reads them: with its prompt, lower-cased and cut where the model's folder says so.
     Raises CutawayError for a model of another family, and for a text without a token.
     """
-    at_least_one(top=top)
     first, a, mean_a = _states(loaded, text)
     second, b, mean_b = _states(loaded, other)
     lengths = float(mean_a.norm() * mean_b.norm())

@@ -24,7 +24,6 @@ from cutaway.inspection.spectra import (
 )
 from cutaway.inspection.terms import LAYER, SIDES, left, right
 from cutaway.inspection.weight_matrices import matrices_named, parameter_matrix
-from cutaway.inspection.wiring import at_least_one
 from cutaway.page.blocks import Block, Heading, Matrix, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.words import say
@@ -69,7 +68,6 @@ def svd(
     Raises CutawayError for a parameter or head that this model lacks, for both at once, and for weights that are not
     finite.
     """
-    at_least_one(top=top, words=words)
     named = matrices_named(loaded, parameter, side, layer, head)
     if named:
         return Svd(

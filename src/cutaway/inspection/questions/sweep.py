@@ -18,7 +18,7 @@ from cutaway.inspection.question import question
 from cutaway.inspection.runs import Run
 from cutaway.inspection.sentences import cosine_distance, sentence_vectors
 from cutaway.inspection.terms import ATTENTIONS, HEAD, LAYER, NATS, SIDES, left, right
-from cutaway.inspection.wiring import Place, Side, at_least_one, places, sides
+from cutaway.inspection.wiring import Place, Side, places, sides, stack_entry, stack_result
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.embedding import token_positions
 from cutaway.nn.head import Head
@@ -32,7 +32,6 @@ from cutaway.words import Phrase, say
 Unit = Literal["nats", "1 - cosine"]
 Setting = Literal["zero", "mean"]
 _TOKENS = 8192  # of all rows that are computed at once
-_FIRST_OF_DECODER = "decoder.layers.0.resid_pre"
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,6 @@ def sweep(
 
     `progress` is called after each layer; what it raises ends the sweep.
     """
-    at_least_one(top=top)
     return Stored(run, side, set).sweep(top, progress)
 
 
@@ -110,7 +108,7 @@ class Stored:
         self._blocks = [place for each in chosen for place in places(run.model, each)]
         watch: dict[str, Edit] = {f"{place.path}.resid_pre": as_it_is for place in self._blocks}
         if isinstance(run.model, EncoderDecoder):
-            watch |= {"encoder.normed": as_it_is, _FIRST_OF_DECODER: as_it_is}
+            watch |= {stack_result("encoder"): as_it_is, stack_entry("decoder"): as_it_is}
         if set == "mean":
             watch |= {f"{place.attention_path}.z": mean_over_tokens for place in self._blocks}
         self.states, self._trace = run.hidden(watch)  # (T, D), the last hidden states
@@ -173,10 +171,10 @@ class Stored:
 
         memory = None
         if isinstance(self._model, EncoderDecoder) and place.side != "encoder":
-            memory = self._trace["encoder.normed"].expand(rows, -1, -1)
+            memory = self._trace[stack_result("encoder")].expand(rows, -1, -1)
         result = onward(place.stack, f"{place.path}.resid_pre", memory, place.layer)
         if isinstance(self._model, EncoderDecoder) and place.side == "encoder":
-            return onward(self._model.decoder, _FIRST_OF_DECODER, result)
+            return onward(self._model.decoder, stack_entry("decoder"), result)
         return result
 
 

@@ -69,7 +69,7 @@ def values(
     watch: dict[str, Edit] = dict.fromkeys(where.taps("pattern"), only(where.heads))
     for place in where.places:
         watch[f"{place.attention_path}.v"] = _norms(place.attention, where.heads, through_output)
-    _, trace = run.hidden(watch)
+    trace = run.seen(watch)
     norms = torch.stack([trace[name] for name in where.taps("v")])
     weights = torch.stack([trace[name] for name in where.taps("pattern")]) * norms[..., None, :]
     of_heads = (where.side, where.layers, where.heads)

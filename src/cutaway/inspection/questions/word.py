@@ -5,7 +5,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,6 +40,8 @@ class Word(Drawn):
     written: str | None  # what the model writes after it; None where nothing is written
     keys: Tokens
     weights: Tensor  # (L, H, S)
+    layers: Tensor  # (L, S), the mean of a layer's heads
+    mean: Tensor  # (S,), of all heads
     sharpness: Tensor  # (L, H)
     special_keys: tuple[int, ...]
     ranking: tuple[tuple[int, int], ...]
@@ -64,11 +65,11 @@ def word(
     """
     where = heads_of(run, side)
     position = position_asked(run, where.queries, at)
-    taps, masked = where.taps("pattern"), where.taps("masked")[0]
-    watch = {name: lambda pattern: pattern[0, :, position].clone() for name in (*taps, masked)}
-    _, trace = run.hidden(watch)
+    taps, masked = where.taps("pattern"), where.taps("masked")
+    trace = run.seen({name: lambda value: value[0, :, position].clone() for name in (*taps, *masked)})
     weights = torch.stack([trace[name] for name in taps])
-    seen = int((trace[masked][0] > float("-inf")).sum())
+    # A layer with a window sees fewer keys than others.
+    keys_seen = torch.stack([trace[name] for name in masked]).isfinite().sum(dim=-1)
     entropy = -torch.xlogy(weights.double(), weights.double()).sum(dim=-1)
     tokenizer = run.loaded.require_tokenizer()
     special = tuple(place for place, id in enumerate(where.keys.ids) if tokenizer.is_control(id))
@@ -84,7 +85,9 @@ def word(
         written=run.outcome.pieces[position] if writes else None,
         keys=where.keys,
         weights=weights,
-        sharpness=1 - entropy / float(np.log(seen)) if seen > 1 else torch.full_like(entropy, torch.nan),
+        layers=weights.float().mean(dim=1),
+        mean=weights.float().mean(dim=(0, 1)),
+        sharpness=1 - entropy / keys_seen.double().log(),
         special_keys=special,
         ranking=tuple((n // heads, n % heads) for n in order),
     )
@@ -103,7 +106,7 @@ def _page(found: Word) -> Page:
     columns = (left(HEAD), left(say("looked at")), right(say("sharpness")), left(""))
     n_layers, n_heads = found.weights.shape[:2]
     names = [f"{layer}.{head}" for layer in range(n_layers) for head in range(n_heads)]
-    mean, mean_name = found.weights.float().mean(dim=(0, 1)), say("mean of all heads")
+    mean = say("mean of all heads")
     return page(
         _title(found),
         [
@@ -117,7 +120,7 @@ def _page(found: Word) -> Page:
             _by_layer(found),
             Heading(say("Every head")),
             Matrix(array(found.weights.flatten(0, 1)), names, pieces, HEAD, KEY, WEIGHT, drawn=True),
-            Matrix(array(mean[None]), [mean_name], pieces, HEAD, KEY, WEIGHT, drawn=True),
+            Matrix(array(found.mean[None]), [mean], pieces, HEAD, KEY, WEIGHT, drawn=True),
         ],
     )
 
@@ -125,7 +128,7 @@ def _page(found: Word) -> Page:
 def _by_layer(found: Word) -> Table:
     """The keys that the heads of each layer weigh most, on average."""
     rows = []
-    for layer, heads in enumerate(found.weights.float().mean(dim=1)):
+    for layer, heads in enumerate(found.layers):
         best = greatest(found.keys.pieces, heads, 4)
         weights = heads.topk(len(best)).values.tolist()
         rows.append((str(layer), *map(Tinted, best, weights)))

@@ -54,7 +54,7 @@ def render(
                 "message {number} has the role {role!r}, expected one of {roles}",
                 number=number,
                 role=message.get("role"),
-                roles=", ".join(ROLES),
+                roles=list(ROLES),
             )
     spellings = spellings_of(tuple(controls))
     chat = [dict(message) for message in messages]

@@ -228,7 +228,7 @@ def read_tiktoken(file: Path, settings: Mapping[str, object]) -> tuple[Part, dic
             "give the model's tokenizer.json instead",
             file=file,
             count=len(ranks),
-            counts=", ".join(f"{count:,}" for count in _KNOWN),
+            counts=[f"{count:,}" for count in _KNOWN],
         )
     names = {piece: spelled(piece) for piece in ranks}
     merges = [

@@ -86,7 +86,7 @@ class _Reader:
                 key=_PREFIX + "pre",
                 value=brief(name),
                 hint=nearest(name, _CUT_OF) if isinstance(name, str) else "",
-                known=", ".join(_CUT_OF),
+                known=list(_CUT_OF),
             )
         merges = [
             byte_level.merge(text, f"{_PREFIX}merges[{number}]")

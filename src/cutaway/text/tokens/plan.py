@@ -41,7 +41,7 @@ class Plan:
                     name=name,
                     value=value,
                     hint=hint,
-                    choices=", ".join(choices),
+                    choices=list(choices),
                 )
         if self.vocab_size is None and self.kind not in ("words", "characters"):
             raise CutawayError("vocab_size is needed for a {kind} vocabulary", kind=self.kind)

@@ -70,7 +70,7 @@ class Vocabulary:
                 "{where}: no {name} token, which is needed here (roles there: {roles})",
                 where=self._where,
                 name=name,
-                roles=", ".join(self._roles) or "—",
+                roles=list(self._roles) or "—",
             )
         return id
 
@@ -120,7 +120,7 @@ def check_role(name: str) -> None:
             "unknown role {name!r}{hint}; roles: {roles}",
             name=name,
             hint=nearest(name, ROLES),
-            roles=", ".join(ROLES),
+            roles=list(ROLES),
         )
 
 
