@@ -8,10 +8,12 @@ from torch.autograd.profiler import profile
 
 def held(work: Callable[[], object]) -> int:
     """Bytes of tensors that live on in what `work` returns; what it calls must be warm already."""
-    gc.collect()  # what earlier calls left must not be given back while this one is counted
+    # what earlier calls left must not be given back while this one is counted
+    gc.collect()
     counting = profile(profile_memory=True)
     with counting:
         result = work()
         gc.collect()
-    del result  # only now: it had to live until the counting ended
+    # only now: it had to live until the counting ended
+    del result
     return sum(event.self_cpu_memory_usage for event in counting.function_events or ())

@@ -44,7 +44,8 @@ def grows_less_than(megabytes: float) -> Iterator[None]:
     if not STATUS.exists():
         pytest.skip("the peak of a process's memory is read from /proc, which only Linux has")
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    # the peak counts from here
+    Path("/proc/self/clear_refs").write_text("5")
     before = _kilobytes("VmRSS")
     yield
     grown = (_kilobytes("VmHWM") - before) / 1000

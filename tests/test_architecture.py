@@ -158,7 +158,8 @@ def test_imports_point_one_way():
     wrong = []
     for path in MODULES:
         here = part(path)
-        if here.startswith("__"):  # the package's own door may lead anywhere
+        # the package's own door may lead anywhere
+        if here.startswith("__"):
             continue
         for line, module in imports(path):
             names = module.split(".")
@@ -233,7 +234,8 @@ def inside(room: str) -> dict[str, set[str]]:
     "room", sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
 )
 def test_no_circles_inside_a_room(room: str):
-    graphlib.TopologicalSorter(inside(room)).prepare()  # raises CycleError with the circle
+    # raises CycleError with the circle
+    graphlib.TopologicalSorter(inside(room)).prepare()
 
 
 @pytest.mark.parametrize("room", FLOORS)
@@ -294,6 +296,25 @@ def test_nothing_is_suppressed_or_left_undone():
         for line, comment in comments(path)
         if marks.search(comment)
     ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_reasons_stand_above_the_line():
+    """At the end of a line a comment may say what a field, a constant or an entry is, and a shape."""
+    wrong = []
+    for path in PYTHON:
+        source = path.read_text(encoding="utf-8")
+        lines, assigned = source.splitlines(), set[int]()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+                assigned |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line}: {comment}"
+            for line, comment in comments(path)
+            if line not in assigned
+            and not comment.startswith(("# (", "# fmt:"))
+            and not lines[line - 1].lstrip().startswith("#")
+        ]
     assert not wrong, "\n".join(wrong)
 
 

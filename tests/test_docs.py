@@ -202,7 +202,8 @@ def test_pages_made_from_the_code_are_fresh():
         ("a\n...\nd\n", "a\nb\nc\n", False),
         ("a\n", "a\nb\n", False),
         ("a.c\n", "abc\n", False),
-        ("0.0654055947 in float64", "0.0654056094 in float64", True),  # one model on two processors
+        # one model on two processors
+        ("0.0654055947 in float64", "0.0654056094 in float64", True),
         ("0.0654055947 in float64", "0.0654255947 in float64", False),
         ("0.0654055947 in float64", "0.0654055947 in float32", False),
         ("▁He    0.893   -0.82", "▁He    0.894   -0.81", True),
@@ -210,7 +211,8 @@ def test_pages_made_from_the_code_are_fresh():
         ("▁He    0.893   -0.82", "▁She   0.893   -0.82", False),
         ("▁He    0.893   -0.82", "▁He    0.893    0.82", False),
         ("▁He   +0.00", "▁He   -0.00", True),
-        ("4.12 2.646", "4.121 2.646", True),  # 4.1204 and 4.1206 to four digits, a last 0 left out
+        # 4.1204 and 4.1206 to four digits, a last 0 left out
+        ("4.12 2.646", "4.121 2.646", True),
         ("9.999 m", "10.00 m", True),
         ("difference 5.1e-09", "difference 0", True),
         ("difference 5.1e-09", "difference 2.0e-04", False),

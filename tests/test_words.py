@@ -144,7 +144,8 @@ def test_a_phrase_of_the_code_is_a_plain_template():
     """What `make words` cannot read, it cannot put into the catalogue."""
     wrong = []
     for path in MODULES:
-        if path.name == "words.py" or path.name == "errors.py":  # where a template is passed on
+        # where a template is passed on
+        if path.name == "words.py" or path.name == "errors.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (
@@ -157,7 +158,8 @@ def test_a_phrase_of_the_code_is_a_plain_template():
             ready = node.func.id == "CutawayError" and isinstance(
                 template, ast.Name | ast.Call | ast.Attribute
             )
-            if not plain and not ready:  # an error may be given a phrase that is made already
+            # an error may be given a phrase that is made already
+            if not plain and not ready:
                 wrong.append(f"{path.relative_to(catalogue.ROOT)}:{node.lineno}: {ast.unparse(node)[:80]}")
     assert not wrong, "\n".join(wrong)
 

@@ -81,7 +81,8 @@ def parse_json(text: str, path: Path) -> dict[str, object]:
         raise CutawayError("{path}: nested too deeply", path=path) from error
     except CutawayError:
         raise
-    except ValueError as error:  # a number of thousands of digits
+    # a number of thousands of digits
+    except ValueError as error:
         raise CutawayError("{path}: not valid JSON: {reason}", path=path, reason=error) from error
     if not isinstance(value, dict):
         raise CutawayError("{path}: expected a JSON object, got {value}", path=path, value=brief(value))

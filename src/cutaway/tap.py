@@ -63,7 +63,8 @@ TAPS: dict[str, tuple[str, Phrase]] = {
 }
 
 
-class _Current(threading.local):  # not a ContextVar: torch.compile cannot trace ContextVar.get
+# not a ContextVar: torch.compile cannot trace ContextVar.get
+class _Current(threading.local):
     trace: "Trace | None" = None
 
 

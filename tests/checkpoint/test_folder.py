@@ -142,7 +142,8 @@ def test_chat_templates_are_read_and_kept(tmp_path: Path) -> None:
             CutawayError, match=r"tokenizer_config\.json: chat_template is .*, expected a text"
         ):
             folder.load(path)
-    (path / "chat_template.jinja").write_text("{{ 三 }}\n", encoding="utf-8")  # the newer place, which wins
+    # the newer place, which wins
+    (path / "chat_template.jinja").write_text("{{ 三 }}\n", encoding="utf-8")
     loaded = folder.load(path)
     folder.save(tmp_path / "b", loaded.model, chat_template=loaded.chat_template)
     assert folder.load(tmp_path / "b").chat_template == "{{ 三 }}\n"
@@ -167,7 +168,8 @@ def test_what_else_may_be_given(tmp_path: Path) -> None:
     with pytest.raises(CutawayError, match=r"several/a\.gguf: "):
         folder.load(several)
     (path / "extra.gguf").write_bytes(b"GGUF")
-    folder.load(path)  # safetensors come first
+    # safetensors come first
+    folder.load(path)
 
 
 def test_weights_may_keep_the_type_of_the_files(tmp_path: Path) -> None:

@@ -128,7 +128,8 @@ def test_a_header_beyond_the_limit(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text(b"k") + struct.pack("<I", STRING))
         file.write(struct.pack("<Q", 2**36))
-        file.truncate(2**36 + 1000)  # the bytes are there, as a hole that takes no room on the disk
+        # the bytes are there, as a hole that takes no room on the disk
+        file.truncate(2**36 + 1000)
     with pytest.raises(CutawayError, match="must end within 32000000 bytes"):
         read_header(path)
 
@@ -138,7 +139,8 @@ def test_as_many_tensors_as_are_allowed(tmp_path: Path) -> None:
     path.write_bytes(
         whole(tensors=[tensor(b"t%d" % i, (8,), offset=32 * i) for i in range(100_000)], data=3_200_000)
     )
-    with takes_less_than(3):  # minutes if it were quadratic
+    # minutes if it were quadratic
+    with takes_less_than(3):
         assert len(read_header(path).tensors) == 100_000
 
 
@@ -336,7 +338,8 @@ def test_longer_than_a_chunk(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_types_that_torch_has(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gguf", None)  # as if it were not installed
+    # as if it were not installed
+    monkeypatch.setitem(sys.modules, "gguf", None)
     kind, path = BY_NAME[name], tmp_path / "values"
     expected = torch.arange(-12, 12).reshape(2, 3, 4).to(kind.dtype)
     path.write_bytes(expected.view(torch.uint8).numpy().tobytes())
@@ -344,7 +347,8 @@ def test_types_that_torch_has(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert got.dtype == kind.dtype
     assert torch.equal(got, expected)
     path.write_bytes(b"")
-    assert torch.equal(got, expected)  # its memory is its own
+    # its memory is its own
+    assert torch.equal(got, expected)
 
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

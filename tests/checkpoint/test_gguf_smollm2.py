@@ -79,7 +79,8 @@ def test_tensors_and_logits_of_transformers(path: Path, contents: Contents) -> N
     )
     with torch.inference_mode():
         got, expected = ours.model(ids), theirs(ids).logits
-    torch.testing.assert_close(got, expected, rtol=0, atol=2e-4)  # logits reach 30 here
+    # logits reach 30 here
+    torch.testing.assert_close(got, expected, rtol=0, atol=2e-4)
     assert torch.equal(got.argmax(-1), expected.argmax(-1))
 
 

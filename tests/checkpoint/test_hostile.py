@@ -250,7 +250,8 @@ def test_pickles_are_refused_and_never_run(suffix: str, tmp_path: Path) -> None:
     path, made = write(tmp_path / "model", "llama"), tmp_path / "made"
     pickle = path / f"pytorch_model{suffix}"
     pickle.write_bytes(PAYLOAD % bytes(made))
-    folder.load(path)  # beside safetensors it is left alone
+    # beside safetensors it is left alone
+    folder.load(path)
     (path / "model.safetensors").unlink()
     for opened in (path, pickle):
         with pytest.raises(

@@ -69,7 +69,8 @@ def test_the_peak_is_the_weights_and_little_more(tmp_path: Path) -> None:
     for case, ratio in zip(cases, ratios, strict=True):
         # 1.1 as a rule; where the heap begins is random, and may leave holes of a third of so small a model.
         assert 0.9 < float(ratio) < 1.5, f"{case}: {ratio} times the weights"
-    assert late == "late:"  # what would make the first opening slow
+    # what would make the first opening slow
+    assert late == "late:"
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "marian"])

@@ -189,7 +189,8 @@ def test_values_that_float16_cannot_hold_are_refused(tmp_path: Path) -> None:
         CutawayError, match=r"tensor 'a' has values up to 6.552e\+04, more than float16 can hold"
     ):
         write_file(path, {"a": Stored((2,), torch.float32, lambda: too_large)}, torch.float16)
-    assert path.read_bytes() == before  # neither half a file nor a spoilt one
+    # neither half a file nor a spoilt one
+    assert path.read_bytes() == before
     assert [other.name for other in tmp_path.iterdir()] == ["x.safetensors"]
 
 
@@ -267,4 +268,5 @@ def test_no_more_bytes_than_asked_for(tmp_path: Path) -> None:
                 assert bytes_held <= size or len(held) == 1
             assert (len(files) == 1) == (size == 10**9)
             assert (tmp_path / "parts" / INDEX).exists() == (size < 10**9)
-            folder.load(tmp_path / "parts")  # what lay there before is gone
+            # what lay there before is gone
+            folder.load(tmp_path / "parts")

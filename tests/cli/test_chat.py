@@ -123,7 +123,8 @@ class Terminal:
             if select.select([self._ours], [], [], 0.1)[0]:
                 try:
                     self.shown += self._decode(os.read(self._ours, 4096))
-                except OSError as error:  # the program has ended
+                # the program has ended
+                except OSError as error:
                     raise AssertionError(f"no {pattern!r} in {self.shown!r}") from error
         before, self.shown = self.shown[: found.start()], self.shown[found.end() :]
         return before
@@ -159,16 +160,21 @@ def terminal(chatty: Path) -> Iterator[Terminal]:
 def test_at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_the_chat(terminal: Terminal):
     assert "Ctrl-C stops an answer, Ctrl-D ends the chat" in terminal.wait_for("> ")
     terminal.type("今天\n")
-    terminal.wait_for("今天\r\n")  # what was typed
-    terminal.wait_for(".{20}")  # some of the answer
+    # what was typed
+    terminal.wait_for("今天\r\n")
+    # some of the answer
+    terminal.wait_for(".{20}")
     terminal.interrupt()
     assert "cut" not in terminal.wait_for("> ")
     time.sleep(
         1
-    )  # a signal between the prompt and the reading of the line after it would wait for the next key
-    terminal.interrupt()  # at the prompt there is nothing to stop
+        # a signal between the prompt and the reading of the line after it would wait for the next key
+    )
+    # at the prompt there is nothing to stop
+    terminal.interrupt()
     terminal.wait_for("> ")
-    terminal.type("no\n")  # which the template refuses
+    # which the template refuses
+    terminal.type("no\n")
     assert "refuses these messages: No!" in terminal.wait_for("> ")
     terminal.type("\x04")
     assert terminal.program.wait(60) == 0

@@ -124,7 +124,8 @@ def test_notes_of_models_are_chinese_in_json_too(
     ):
         told = cutaway(*command).err
         assert told.startswith("提示：") and told.count("\n") == 1 and not SENTENCE.search(told)
-        assert re.search(r"\d", told)  # how many tokens were read
+        # how many tokens were read
+        assert re.search(r"\d", told)
     monkeypatch.setenv("LANG", "C.UTF-8")
     english = cutaway(*options, text, "--json")
     assert json.loads(english.out)["notes"] == [

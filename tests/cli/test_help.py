@@ -85,7 +85,8 @@ def test_both_pages_tell_of_the_same_options_and_defaults(english: Pages, chines
 def test_a_chinese_page_fits_its_columns(columns: int):
     for page, _ in pages("zh_CN.UTF-8", columns).values():
         for line in page.splitlines():
-            assert width(line) <= columns - 2 or "<" in line  # choices are one word
+            # choices are one word
+            assert width(line) <= columns - 2 or "<" in line
 
 
 def test_help_is_printed_as_it_is_told(process, chinese: Pages):

@@ -92,7 +92,8 @@ def test_json_is_everything_and_plain(cutaway: Run, poet: Path) -> None:
     assert given["result"]["pinned"]["ids"] == expected.pinned.ids
     assert given["result"]["outcome_ranks"] == expected.outcome_ranks.tolist()
     default = cutaway("inspect", "lens", "今天天气", "-m", poet, "--top", "5", "--json")
-    assert json.loads(default.out)["options"] == {}  # what is the default anyway is not told again
+    # what is the default anyway is not told again
+    assert json.loads(default.out)["options"] == {}
 
 
 def test_python_is_lines_that_run(cutaway: Run, poet: Path) -> None:

@@ -119,10 +119,12 @@ def test_an_interrupt_ends_quietly_with_130(translator: Path):
 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdin is not None
-        running.stdin.write(b"x" * 300_000)  # more than a pipe holds: when this is done, it is reading
+        # more than a pipe holds: when this is done, it is reading
+        running.stdin.write(b"x" * 300_000)
         while (
             running.poll() is None
-        ):  # a signal that comes right before a blocking read waits for the next one
+            # a signal that comes right before a blocking read waits for the next one
+        ):
             running.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.wait(timeout=5)

@@ -333,7 +333,8 @@ def test_results_are_those_of_transformers(tiny, tmp_path, alpha: float):
     assert [result.score for result in flat] == pytest.approx(expected.sequences_scores.tolist(), abs=1e-4)
     for result, sequence in zip(flat, expected.sequences[:, 3:].tolist(), strict=True):
         assert result.ids == sequence[: len(result.ids)]
-        assert set(sequence[len(result.ids) :]) <= {0, 2}  # padding
+        # padding
+        assert set(sequence[len(result.ids) :]) <= {0, 2}
 
 
 def sources_of(lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor, list[list[int]]]:

@@ -64,7 +64,8 @@ def test_the_start_token_stands_once_before_every_prompt_where_the_tokenizer_say
 ):
     bos, eos = tokenizer.require("bos"), tokenizer.require("eos")
     plain = opened("llama", bos_id=bos)
-    assert start_ids(plain) == []  # a start token that nobody puts there (SmolLM2) is not put there
+    # a start token that nobody puts there (SmolLM2) is not put there
+    assert start_ids(plain) == []
     assert start_ids(plain, empty=True) == [bos]
     tokenizer = Tokenizer.train(TEXTS * 3, "bpe", 360, alphabet=60, languages=["eng"], template="<s> $A")
     bos = tokenizer.require("bos")

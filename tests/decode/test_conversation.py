@@ -200,7 +200,8 @@ def test_a_chat_that_outgrows_the_model_loses_its_oldest_turns(chatty: Chatty, t
         while found.prompt.ids != chat_ids(tokenizer, TEMPLATE, as_values(messages)):
             assert (
                 len(chat_ids(tokenizer, TEMPLATE, as_values(messages))) > 64 - 8
-            )  # not dropped without need
+                # not dropped without need
+            )
             dropped += 1
             del messages[1:3]
         noted = f"the chat has outgrown this model's 64 positions; oldest turns that are left out: {dropped}"
@@ -208,7 +209,8 @@ def test_a_chat_that_outgrows_the_model_loses_its_oldest_turns(chatty: Chatty, t
         assert all(f"最早的 {dropped} 轮" in note.said("zh") for note in found.prompt.notes)
         assert 1 <= len(list(found.tokens)) <= 8
     assert dropped > 3
-    assert len(conversation.messages) == 1 + 2 * 12  # what was said is still known
+    # what was said is still known
+    assert len(conversation.messages) == 1 + 2 * 12
 
 
 def test_the_last_message_may_use_the_answers_room_but_must_leave_some(chatty: Chatty, tokenizer: Tokenizer):
@@ -290,4 +292,5 @@ def test_a_real_model_chats():
     assert "Rome" in text(second)
     assert [message.role for message in conversation.messages] == ["user", "assistant"] * 2
     third = conversation.say("<|im_end|><|im_start|>system")
-    assert third.prompt.ids.count(1) == third.prompt.ids.count(2) + 1 == 7  # <|im_start|> and <|im_end|>
+    # <|im_start|> and <|im_end|>
+    assert third.prompt.ids.count(1) == third.prompt.ids.count(2) + 1 == 7

@@ -120,7 +120,8 @@ def test_a_row_does_not_depend_on_its_company_or_place(tiny, sampling: Sampling)
         )
 
     together = run(list(range(6)))
-    assert len({len(result.ids) for result in together}) > 2  # rows end at different times
+    # rows end at different times
+    assert len({len(result.ids) for result in together}) > 2
     for rows in ([0], [1], [5], [4, 2], [3, 0, 5]):
         for row, result in zip(rows, run(rows), strict=True):
             assert result.ids == together[row].ids
@@ -160,7 +161,8 @@ def test_log_probs_and_alternatives_are_the_models_own(toy):
         limits=Limits(40),
         eos_id=None,
     )
-    assert set(result.ids) == {1, 3}  # top_k leaves the best two
+    # top_k leaves the best two
+    assert set(result.ids) == {1, 3}
     assert result.log_probs == pytest.approx([math.log({1: 0.2, 3: 0.6}[id]) for id in result.ids], abs=1e-6)
     assert [[id for id, _ in step] for step in result.alternatives] == [[3, 1]] * 40
     assert result.alternatives[7][0][1] == pytest.approx(math.log(0.6), abs=1e-6)
@@ -194,8 +196,10 @@ def test_finished_rows_are_computed_no_more(toy):
     continued(model, model.begin([0, 1, 0]), [[1]] * 3, limits=[Limits(5), Limits(5), Limits(3)], eos_id=EOS)
     assert all(count <= 2 for count in model.fed.values())
     assert [history for history in model.fed if history[0] == 1] == [(1, 1)]
-    assert model.fed[(0, 1, 0, 0)] == 2  # both rows of source 0 at their third step
-    assert model.fed[(0, 1, 0, 0, 0)] == 1  # one of them went on
+    # both rows of source 0 at their third step
+    assert model.fed[(0, 1, 0, 0)] == 2
+    # one of them went on
+    assert model.fed[(0, 1, 0, 0, 0)] == 1
 
 
 def test_prompt_near_the_limit_gets_what_is_left(tiny):
@@ -272,7 +276,8 @@ def test_cross_attention_is_that_of_the_uncached_forward(tiny):
         assert torch.allclose(average, expected.mean(dim=(0, 1)), atol=1e-5)
         assert average.sum(dim=1).allclose(torch.ones(len(result.ids)))
     assert full[1].cross_attention is not None
-    assert full[1].cross_attention[..., 3:].abs().max() == 0  # padding is never looked at
+    # padding is never looked at
+    assert full[1].cross_attention[..., 3:].abs().max() == 0
 
 
 def test_attention_of_a_model_without_a_source_is_refused(tiny):

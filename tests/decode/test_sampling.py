@@ -118,7 +118,8 @@ def test_draws_follow_the_distribution_of_the_nucleus():
     counts = torch.bincount(draw(shaped, uniform), minlength=4).double()
     expected = torch.tensor([40, 30, 20], dtype=torch.float64) / 90 * n
     assert counts[3] == 0
-    assert float(((counts[:3] - expected) ** 2 / expected).sum()) < 13.8  # chi-square, 2 degrees, 0.1 %
+    # chi-square, 2 degrees, 0.1 %
+    assert float(((counts[:3] - expected) ** 2 / expected).sum()) < 13.8
 
 
 def test_draw_never_takes_an_impossible_token():

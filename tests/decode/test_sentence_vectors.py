@@ -102,7 +102,8 @@ def test_the_defaults_are_the_mean_normalised(bert: Loaded):
     assert (found.pooling, found.normalised, found.source, found.max_tokens) == ("mean", True, "defaults", 64)
     assert found.vectors.norm(dim=-1).item() == pytest.approx(1.0, abs=1e-6)
     assert (found.vectors.dtype, found.vectors.requires_grad) == (torch.float32, False)
-    found.vectors.requires_grad_()  # an ordinary tensor, not one of inference mode
+    # an ordinary tensor, not one of inference mode
+    found.vectors.requires_grad_()
 
 
 def test_empty_texts_and_no_texts(bert: Loaded, opened: Opened):
@@ -285,7 +286,8 @@ def test_minilm_equals_the_reference(minilm: Loaded):
 
 def test_minilm_puts_a_cat_next_to_a_kitten(minilm: Loaded):
     cosines = cosine_similarity(embed(minilm, MINILM_TEXTS[:3]).vectors)
-    assert cosines[0, 1].item() == pytest.approx(0.6112, abs=1e-4)  # sentence-transformers 6.2.0
+    # sentence-transformers 6.2.0
+    assert cosines[0, 1].item() == pytest.approx(0.6112, abs=1e-4)
     assert cosines[0, 2].item() == pytest.approx(0.0731, abs=1e-4)
 
 

@@ -169,7 +169,8 @@ def test_a_text_beyond_the_limit_is_refused_or_cut_with_a_note(translator: Trans
     assert str(note) == f"only the first {kept} of the text's {n} tokens were translated"
     assert f"前 {kept} 个" in note.said("zh")
     exact = tokenizer.decode(cut.ids[1:-1])
-    assert set(exact) == {"我"}  # no character was cut in two
+    # no character was cut in two
+    assert set(exact) == {"我"}
     assert translator.translate([exact], **few)[0].source.notes == ()
 
 

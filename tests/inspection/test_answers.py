@@ -64,7 +64,8 @@ def test_the_command_and_the_python_of_a_page_give_the_same(
 ) -> None:
     answer = Session(str(folder(model))).ask(find_question(name), text, options)
     expected = answer.json()
-    assert json.loads(json.dumps(expected, allow_nan=False)) == expected  # plain values that JSON can hold
+    # plain values that JSON can hold
+    assert json.loads(json.dumps(expected, allow_nan=False)) == expected
     assert expected["options"] == options
     space: dict[str, Any] = {}
     exec(answer.python(), space)

@@ -304,7 +304,8 @@ def test_names_and_indices_that_do_not_exist_are_refused_with_what_there_is() ->
         Arithmetic(looked, smoothing=1.0)
     assert explain(looked, "head.logits", (0, -1, -1)).index == (0, 7, 30)
     looked.loaded.model.train()
-    Arithmetic(looked)  # without dropout, training mode changes nothing
+    # without dropout, training mode changes nothing
+    Arithmetic(looked)
     noisy = tiny("GPT-2", dropout=0.1)
     noisy.model.train()
     with pytest.raises(CutawayError, match="training mode"):

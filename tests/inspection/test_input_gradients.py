@@ -72,7 +72,8 @@ def test_gradient_x_input_is_what_a_small_step_measures(
                 (ahead - behind) / (2 * step), rel=2e-3, abs=2e-3 * size
             )
     if "decoder" in found.shares:
-        assert not found.shares["decoder"][position + 1 :].any()  # what comes later is not seen
+        # what comes later is not seen
+        assert not found.shares["decoder"][position + 1 :].any()
     assert found.total == pytest.approx(sum(float(share.sum()) for share in found.shares.values()))
 
 

@@ -76,7 +76,8 @@ def test_options_of_json_are_checked_and_of_their_types() -> None:
     assert found == {
         **given, "part": 1.0, "layers": (0, 2), "pinned": ("好", 5), "things": ("a", "b"),
     }  # fmt: skip
-    assert checked("everything", PARAMETERS, GIVEN) == GIVEN  # what is not given is left to the function
+    # what is not given is left to the function
+    assert checked("everything", PARAMETERS, GIVEN) == GIVEN
     assert checked("everything", PARAMETERS, {**GIVEN, "word": 7, "part": None})["word"] == 7
 
 

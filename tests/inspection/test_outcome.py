@@ -67,8 +67,10 @@ def test_log_probabilities_are_those_of_the_counted_tokens(
 ) -> None:
     asked = run_of("Gemma 2")
     monkeypatch.setattr(
-        "cutaway.inspection.outcome._ROWS", 3
-    )  # several rows of logits at a time, the last ones few
+        "cutaway.inspection.outcome._ROWS",
+        3,
+        # several rows of logits at a time, the last ones few
+    )
     states, logits = asked.hidden()[0], asked.forward()[0]
     forced = forced_tokens(asked, logits)
     found = log_probs_of(asked.model, torch.stack([states, states * 2]), forced)

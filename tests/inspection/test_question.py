@@ -128,11 +128,13 @@ def test_a_question_is_declared_by_its_function_alone(declared: Question, run_of
     assert (declared.name, declared.subject, declared.group) == ("length", "text", "text")
     assert [each.name for each in declared.parameters] == ["times"] and declared.progress == "told"
     read = run_of("Llama")
-    assert declared.function(read, times=2) == Length(14, False)  # it stays the plain function
+    # it stays the plain function
+    assert declared.function(read, times=2) == Length(14, False)
     heard: list[tuple[int, int]] = []
     found = declared(read, declared.options({"times": 3}), lambda _, done, total: heard.append((done, total)))
     assert found == Length(21, True) and heard == [(1, 1)]
-    assert declared.options({"beam": 2, "times": 1}) == {"beam": 2, "times": 1}  # those of its run among them
+    # those of its run among them
+    assert declared.options({"beam": 2, "times": 1}) == {"beam": 2, "times": 1}
     with pytest.raises(CutawayError, match=r"length: unknown key 'baem' \(did you mean 'beam'\?\)"):
         declared.options({"baem": 2})
 

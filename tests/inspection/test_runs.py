@@ -89,7 +89,8 @@ def test_texts_that_a_vector_model_cannot_read(run_of: RunOf, small_tokenizer: T
     small = dataclasses.replace(loaded, config=dataclasses.replace(loaded.config, vocab_size=4))
     with pytest.raises(CutawayError, match="they do not belong together"):
         run(small, "今天")
-    assert run(loaded, "[MASK]").outcome.ids == small_tokenizer.encode("[MASK]").ids  # as `embed` reads it
+    # as `embed` reads it
+    assert run(loaded, "[MASK]").outcome.ids == small_tokenizer.encode("[MASK]").ids
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,8 @@ def _svd(case: Case) -> None:
     assert inspection.spectrum(matrix).frobenius == pytest.approx(float(whole.norm()))
     (first,) = inspection.directions(case.loaded, matrix, count=1)
     assert first.sigma == pytest.approx(float(torch.linalg.matrix_norm(whole, 2)))
-    assert first.rows is not None and first.columns is None  # what it writes is read by no output matrix
+    # what it writes is read by no output matrix
+    assert first.rows is not None and first.columns is None
     both = inspection.svd(case.loaded, side=case.side, layer=LAYER, head=HEAD).matrices
     assert both[1].directions[0].sigma == first.sigma
 

@@ -48,7 +48,8 @@ def ids(rows: int, length: int, seed: int = 2) -> Tensor:
 
 
 def close(a: Tensor, b: Tensor) -> None:
-    assert_near(a, b, 4 * 40)  # up to three layers and the output, none wider than 40
+    # up to three layers and the output, none wider than 40
+    assert_near(a, b, 4 * 40)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -59,7 +60,8 @@ def test_decoder_only_cached_step_by_step_and_left_padded(position: str) -> None
     text, other = ids(1, 40), ids(1, 7, seed=3)
     full, alone = model(text), model(other)
     cache = model.begin(1)
-    for t in range(40):  # more than the cache's first buffer
+    # more than the cache's first buffer
+    for t in range(40):
         close(model.step(text[:, t : t + 1], cache), full[:, t])
     prompt = torch.zeros(2, 12, dtype=torch.long)
     prompt[0], prompt[1, 7:] = text[0, :12], other[0, :5]

@@ -51,7 +51,8 @@ def test_it_is_the_weighted_sum_of_each_tokens_best_experts(
     # The gradients of all weights are sums of like terms, which may cancel out: that of a weight that is always 1 is 0.
     size = max(float(gradient.abs().max()) for gradient in gradients[1] if gradient is not None)
     for ours, theirs in zip(*gradients, strict=True):
-        assert (ours is None) == (theirs is None)  # an expert that no token was given learns nothing
+        # an expert that no token was given learns nothing
+        assert (ours is None) == (theirs is None)
         if ours is not None and theirs is not None:
             assert_near(ours, theirs, SUMMED + x[..., 0].numel(), size)
 

@@ -34,7 +34,8 @@ def test_a_frame_has_straight_walls(preset: str, locale: Locale) -> None:
     walls = 0
     for above, below in pairwise(lines):
         for left, right in zip(range(len(above)), range(FRAME - 1, len(above)), strict=False):
-            if above[left] in "┌├╞│" and above[right] in "┐┤╡│":  # the two walls of one box
+            # the two walls of one box
+            if above[left] in "┌├╞│" and above[right] in "┐┤╡│":
                 assert below[left] in EDGES and below[right] in EDGES, (above, below)
                 walls += 1
     assert walls > 8
@@ -54,7 +55,8 @@ def test_two_towers_stand_side_by_side_where_there_is_room() -> None:
     wide, narrow = (diagram_lines(both, columns, True, "en") for columns in (BOTH, BOTH - 1))
     assert max(map(width, wide)) <= BOTH and len(narrow) > len(wide)
     crossing = next(line for line in wide if "│ b " in line)
-    assert "└─►│ b " in crossing  # the memory ends in the box that it enters
+    # the memory ends in the box that it enters
+    assert "└─►│ b " in crossing
     assert sum("2 × │" in line for line in wide) == sum(line.endswith(" 3 ×") for line in wide) == 1
     assert all(line.isascii() for line in diagram_lines(both, BOTH, False, "en"))
 

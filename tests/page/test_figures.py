@@ -342,7 +342,8 @@ def test_the_same_label_at_the_same_place_is_said_once() -> None:
     start = Points([Point(0, 0, "start"), Point(0, 0, "start", 1), Point(1, 1, "end")], "x", "y")
     found = root(start)
     assert texts(found).count("start") == 1
-    assert [each.text for each in found.iter(f"{SVG}title")].count("start") == 2  # under the pointer
+    # under the pointer
+    assert [each.text for each in found.iter(f"{SVG}title")].count("start") == 2
     crowded = root(Points([Point(0, 0, f"label {n}") for n in range(40)], "x", "y"))
     assert any(text.startswith("labels without room: ") for text in texts(crowded))
 

@@ -129,7 +129,8 @@ def test_a_page_carries_the_values_that_the_pointer_reads() -> None:
     np.testing.assert_allclose(halves(small[1]["data-values"]).reshape(WEIGHTS.shape), 1 - WEIGHTS, atol=5e-4)
     cells = np.rint(np.sqrt(WEIGHTS) * LAST)
     drawn = [each for each in images(text) if each.shape == WEIGHTS.shape and (each == cells).all()]
-    assert len(drawn) == 3  # alone, small and large
+    # alone, small and large
+    assert len(drawn) == 3
 
 
 def test_the_opened_map_of_an_atlas_can_be_chosen() -> None:

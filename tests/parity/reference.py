@@ -212,7 +212,8 @@ def make(case: Case) -> transformers.PreTrainedModel:
             if tensor.dtype.is_floating_point:
                 tensor.normal_(0, 0.15)
     model.tie_weights()
-    for module in model.modules():  # the fixed sinusoid tables are state there; they must stay what they are
+    # the fixed sinusoid tables are state there; they must stay what they are
+    for module in model.modules():
         if isinstance(module, MarianSinusoidalPositionalEmbedding):
             module.weight.data.copy_(module.create_weight())
         if isinstance(module, M2M100SinusoidalPositionalEmbedding):

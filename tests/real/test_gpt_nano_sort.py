@@ -40,7 +40,8 @@ def model() -> DecoderOnly:
     model = build(config)
     assert isinstance(model, DecoderOnly)
     tensors = read("gpt-nano-sort-model.json")
-    for name, tensor in tensors.items():  # GPT-2's files hold these transposed, minGPT's do not
+    # GPT-2's files hold these transposed, minGPT's do not
+    for name, tensor in tensors.items():
         if ".c_" in name and tensor.ndim == 2:
             tensors[name] = tensor.T
     stored = {

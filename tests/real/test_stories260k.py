@@ -82,7 +82,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
             turned = {"self_attn.q_proj": heads, "self_attn.k_proj": kv_heads}.get(name)
             tensors[f"model.layers.{i}.{name}.weight"] = half_split(w, turned) if turned else w
     tensors["model.norm.weight"] = take(d)
-    assert at == len(numbers) - length * (d // heads)  # what is left are tables of angles
+    # what is left are tables of angles
+    assert at == len(numbers) - length * (d // heads)
     where = tmp_path_factory.mktemp("stories260K")
     save_file({name: tensor.clone() for name, tensor in tensors.items()}, where / "model.safetensors")
     (where / "config.json").write_text(

@@ -68,7 +68,8 @@ def test_memory_that_was_freed_in_pieces_goes_back_to_the_system() -> None:
         )
 
     pieces = [bytes([1]) * 2000 for _ in range(50_000)]
-    del pieces[:-1]  # the last piece lies at the top, and keeps the others' 100 MB in the process
+    # the last piece lies at the top, and keeps the others' 100 MB in the process
+    del pieces[:-1]
     before = resident()
     give_back_memory()
     assert before - resident() > 50_000_000

@@ -61,7 +61,8 @@ def test_muon_is_torchs_muon() -> None:
             q.grad = p.grad.clone()
         mine.step(0.1)
         reference.step()
-    for p, q in zip(ours, theirs, strict=True):  # torch iterates in bf16, ours where hardware does
+    # torch iterates in bf16, ours where hardware does
+    for p, q in zip(ours, theirs, strict=True):
         torch.testing.assert_close(p, q, atol=0.02, rtol=0.02)
 
 

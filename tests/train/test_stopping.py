@@ -137,7 +137,8 @@ def test_two_hundred_kills_during_saves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # torch's compiler uses what torch deprecates
+# torch's compiler uses what torch deprecates
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_a_compiled_run_learns_as_an_eager_one(tmp_path: Path) -> None:
     write_data(tmp_path)
     recipe = write_recipe(tmp_path)

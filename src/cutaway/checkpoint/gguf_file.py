@@ -111,7 +111,8 @@ class Placed(NamedTuple):
                 path=self.place.path,
                 type=self.type.name,
             ) from error
-        if not hasattr(quants, self.type.name):  # it has one class for each type
+        # it has one class for each type
+        if not hasattr(quants, self.type.name):
             raise CutawayError(
                 "{path}: the type {type} cannot be dequantised by the installed package gguf; convert the model "
                 "to a usual type, such as Q8_0 or F16",
@@ -126,7 +127,8 @@ class Placed(NamedTuple):
                 chunk = values[start : start + step]
                 blocks = packed[: self.type.size(len(chunk))]
                 self.place.fill(file, blocks)
-                with np.errstate(over="ignore", invalid="ignore"):  # a file's scales may be infinite
+                # a file's scales may be infinite
+                with np.errstate(over="ignore", invalid="ignore"):
                     chunk[:] = quants.dequantize(blocks[None], GGMLQuantizationType(self.type.number))[0]
         return tensor
 

@@ -86,7 +86,8 @@ def _config(header: Header, architecture: GgufArchitecture) -> dict[str, object]
     config: dict[str, object] = {"model_type": architecture.model_type, **architecture.constants}
     for key, theirs in architecture.keys.items():
         full, value = prefix + key, metadata.get(prefix + key)
-        if isinstance(value, list):  # one for each layer
+        # one for each layer
+        if isinstance(value, list):
             if any(other != value[0] for other in value):
                 raise CutawayError("{key} differs from layer to layer, which is not supported", key=full)
             value = value[0] if value else None
@@ -183,7 +184,8 @@ def _tensors(
     found: dict[str, Stored] = {}
     for name, placed in header.tensors.items():
         if name == ROPE_FREQS:
-            continue  # said by the config
+            # said by the config
+            continue
         match = _NAME.fullmatch(name)
         layer, stem, expert, leaf = match.groups() if match else (None, "", None, "")
         template = architecture.tensors.get(stem, "")

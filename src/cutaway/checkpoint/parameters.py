@@ -66,7 +66,8 @@ def fill(
                         other=theirs,
                     )
     for names in aliases(model):
-        if names[0] not in done:  # what the file may lack: the plan refuses every other gap
+        # what the file may lack: the plan refuses every other gap
+        if names[0] not in done:
             _assign(model, names, torch.zeros(model.get_parameter(names[0]).shape, dtype=dtype))
 
 
@@ -147,7 +148,8 @@ def _check(theirs: str, stored: Stored, use: _Use) -> None:
         )
     try:
         shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta")).shape
-    except (RuntimeError, IndexError, ValueError):  # a shape that the op has no meaning for
+    # a shape that the op has no meaning for
+    except (RuntimeError, IndexError, ValueError):
         shape = stored.shape
     if shape != use.shape:
         raise CutawayError(

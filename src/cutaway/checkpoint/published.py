@@ -44,7 +44,8 @@ def architecture_of(config: Mapping[str, object], tensors: Collection[str]) -> A
     named = config.get("architectures")
     first = named[0] if isinstance(named, list) and named else None
     read = sorted({name for a in known for name in (a.class_name, a.base_class) if name})
-    if first is not None and first not in read:  # perhaps the head of another task
+    # perhaps the head of another task
+    if first is not None and first not in read:
         remark = say(
             " (config.json's architectures says {first}; of a {kind} cutaway reads {classes})",
             first=str(first)[:60],

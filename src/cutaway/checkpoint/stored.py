@@ -101,7 +101,8 @@ def check_range(value: Tensor, dtype: torch.dtype, name: str) -> None:
     if dtype != torch.float16 or value.dtype == dtype or not value.numel():
         return
     largest = max(abs(float(edge)) for edge in value.aminmax())
-    if 65_520 <= largest < math.inf:  # halfway to the number after the largest
+    # halfway to the number after the largest
+    if 65_520 <= largest < math.inf:
         raise CutawayError(
             "tensor {name!r} has values up to {largest:.4g}, more than float16 can hold; use bfloat16 or float32",
             name=name,

@@ -41,7 +41,8 @@ def third(part: int) -> Op:
 
 
 def _transposed(w: Tensor) -> Tensor:
-    return w.mT if w.ndim == 2 else w  # a bias stays what it is
+    # a bias stays what it is
+    return w.mT if w.ndim == 2 else w
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ class Architecture:
                         ours=key.ours,
                     )
                 ours[key.ours], source[key.ours] = value, key.theirs
-        return parse(ModelConfig, ours, where, source)  # the reader has the file's keys before them, not ours
+        # the reader has the file's keys before them, not ours
+        return parse(ModelConfig, ours, where, source)
 
     def _read(self, key: Key, theirs: Config) -> Value:
         if key.theirs not in theirs and key.default is ...:
@@ -151,7 +153,8 @@ class Architecture:
             return False
         try:
             again = self.read_config(self.write_config(config), "config")
-        except CutawayError:  # a value that this architecture has no word for
+        # a value that this architecture has no word for
+        except CutawayError:
             return False
         return explicit(again) == explicit(config)
 

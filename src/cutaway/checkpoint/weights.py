@@ -56,7 +56,8 @@ def open_weights(folder: Path) -> tuple[dict[str, Stored], str]:
 
     Raises CutawayError that names the file which is missing, broken, outside the folder or not as the index says.
     """
-    if (folder / WEIGHTS).exists() or not found_in(folder):  # as transformers chooses where both are there
+    # as transformers chooses where both are there
+    if (folder / WEIGHTS).exists() or not found_in(folder):
         path = inside(folder, WEIGHTS)
         return read_header(path), str(path)
     where, file_of = folder / INDEX, read_inside(folder, INDEX).get("weight_map")
@@ -108,7 +109,8 @@ def read_header(path: Path) -> dict[str, Stored]:
         # Cheap bounds of what parsing may take, the library's and ours.
         if header.count(b"{") > MOST_TENSORS + 2 or header.count(b",") > MOST_COMMAS:
             raise _broken(path, say("its header lists more than {most:,} tensors", most=MOST_TENSORS))
-        with safe_open(path, "np"):  # refuses what the format forbids
+        # refuses what the format forbids
+        with safe_open(path, "np"):
             if version_of(path.stat()) != version:
                 raise changed(path)
     except OSError as error:

@@ -53,7 +53,8 @@ def chat(
             _answer(conversation, message)
         except KeyboardInterrupt:
             write()
-        except CutawayError as error:  # a message that this model cannot take need not end the chat
+        # a message that this model cannot take need not end the chat
+        except CutawayError as error:
             note(error.message)
 
 
@@ -62,7 +63,8 @@ def _answer(conversation: "Conversation", message: str) -> None:
     for remark in answer.prompt.notes:
         note(remark)
     finish = None
-    with closing(answer.tokens):  # also when interrupted, so that what was said so far is remembered
+    # also when interrupted, so that what was said so far is remembered
+    with closing(answer.tokens):
         for token in answer.tokens:
             write(token.text, end="")
             finish = token.finish
@@ -73,7 +75,8 @@ def _answer(conversation: "Conversation", message: str) -> None:
 
 def _typed(sign: str) -> Iterator[str]:
     """The lines typed at a terminal that are not blank, until Ctrl-D."""
-    with suppress(ImportError):  # not on every system; where it is, lines can be edited and come back
+    # not on every system; where it is, lines can be edited and come back
+    with suppress(ImportError):
         import_module("readline")
     while True:
         try:

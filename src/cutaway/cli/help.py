@@ -11,7 +11,8 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from cutaway.text.display import pad, width
 from cutaway.words import phrase, said, told
 
-if TYPE_CHECKING:  # typer has no public name for these
+# typer has no public name for these
+if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
 C = TypeVar("C", bound=Callable[..., object])
@@ -45,7 +46,8 @@ class Command(TyperCommand):
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except UsageError as error:  # some do not say of which command they are
+        # some do not say of which command they are
+        except UsageError as error:
             error.ctx = error.ctx or ctx
             raise
 

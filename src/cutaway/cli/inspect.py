@@ -18,7 +18,8 @@ from cutaway.errors import CutawayError
 from cutaway.words import Locale, reader_locale, say, told
 from cutaway.zoo import TRANSLATOR
 
-if TYPE_CHECKING:  # a command's module loads nothing heavy at its top
+# a command's module loads nothing heavy at its top
+if TYPE_CHECKING:
     from typer._click import Context
 
     from cutaway.inspection.answers import Answer

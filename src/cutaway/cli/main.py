@@ -82,7 +82,8 @@ def run() -> None:
     """Run the command line. Exit codes: 0 done, 2 a mistake of the user's (told on stderr), 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a narrow encoding must not end in a traceback
+            # a narrow encoding must not end in a traceback
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(prog_name="cutaway", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -97,7 +98,8 @@ def run() -> None:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
         _end(say("not enough memory on this machine for a model or text of this size"))
-    except OSError as error:  # a full disk, a file that may not be written
+    # a full disk, a file that may not be written
+    except OSError as error:
         where = error.filename or say("input or output")
         _end(say("{where}: {reason}", where=where, reason=reason(error)))
 

@@ -64,4 +64,5 @@ def card_scores(folder: Path) -> list[str]:
     named = [
         [said(MEASURES.get(cell.strip(), cell.strip()), reader_locale()) for cell in cells] for cells in rows
     ]
-    return [" ".join(cells) for cells in named[2:]]  # after the head and its rule
+    # after the head and its rule
+    return [" ".join(cells) for cells in named[2:]]

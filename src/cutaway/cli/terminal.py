@@ -67,7 +67,8 @@ def progress(what: Text, done: int, total: int) -> None:
     if sys.stderr.isatty():
         line = told("{what}: {done} of {total}", what=what, done=done, total=total)
         end = "" if done < total else "\n"
-        sys.stderr.write(f"\r{pad(line, 40)}{end}")  # over what a longer number left
+        # over what a longer number left
+        sys.stderr.write(f"\r{pad(line, 40)}{end}")
         sys.stderr.flush()
 
 

@@ -65,4 +65,5 @@ def score_continuations(
     counted = [[*[IGNORED] * (len(prompt) - 1), *target] for prompt, target in pairs]
     ids, _ = pad_right(rows, model.config.pad_id or 0, device)
     labels, _ = pad_right(counted, IGNORED, device)
-    return score(model, {"ids": ids}, labels)  # padding on the right comes later than all that counts
+    # padding on the right comes later than all that counts
+    return score(model, {"ids": ids}, labels)

@@ -122,7 +122,8 @@ def read_settings(folder: Path) -> SentenceSettings:
     names = sorted(path.name for path in transformer.glob("sentence_*_config.json"))
     read = _read(_TransformerFile, folder, transformer / names[0]) if names else _TransformerFile()
     limit = read.max_seq_length
-    if limit is None and (transformer / "tokenizer_config.json").is_file():  # newer versions write it there
+    # newer versions write it there
+    if limit is None and (transformer / "tokenizer_config.json").is_file():
         limit = _read(_TokenizerFile, folder, transformer / "tokenizer_config.json").model_max_length
     if limit is not None and limit < 1:
         raise CutawayError(
@@ -204,7 +205,8 @@ def _inside(folder: Path, path: Path) -> Path:
     try:
         inside = path.resolve().is_relative_to(folder.resolve())
         too_long = max(len(part.encode()) for part in path.parts) > _LONGEST
-    except (OSError, ValueError, RuntimeError) as error:  # a NUL, a link to itself
+    # a NUL, a link to itself
+    except (OSError, ValueError, RuntimeError) as error:
         raise CutawayError(
             "{folder}: {shown} is no path: {error}", folder=folder, shown=shown, error=error
         ) from error

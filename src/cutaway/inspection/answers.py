@@ -282,7 +282,8 @@ def plain(value: object) -> Any:
 def fields_of(value: object) -> Iterator[tuple[str, object]]:
     """The fields of a dataclass that are data."""
     assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is no plain value"
-    if isinstance(value, Change):  # a change, as it is written in a list of changes
+    # a change, as it is written in a list of changes
+    if isinstance(value, Change):
         yield from write_change(value).items()
         return
     for field in dataclasses.fields(value):

@@ -95,7 +95,8 @@ def frozen_path(run: Run, position: int, watch: Mapping[str, Edit] | None = None
     blocks = places(run.model, side.name)
 
     def here(x: Tensor) -> Tensor:
-        return x[:, position].clone()  # (1, D); a view would keep all positions
+        # (1, D); a view would keep all positions
+        return x[:, position].clone()
 
     # The taps whose value decides the scale of some norm, and the embedding's.
     needed = [f"{side.embedding_name}.embed", stack_result(side.name), f"{side.embedding_name}.position"]
@@ -121,7 +122,8 @@ def embedded(side: ReadingStack, trace: Trace) -> Tensor:
     if side.embedding.positions is not None:
         rows.append(trace[f"{side.embedding_name}.position"][0])
     if side.embedding.segments is not None:
-        rows.append(side.embedding.segments.weight[0].detach())  # a run has one segment
+        # a run has one segment
+        rows.append(side.embedding.segments.weight[0].detach())
     return torch.stack([row.double() for row in rows])
 
 

@@ -52,7 +52,8 @@ def _where(full: str) -> tuple[str, str, int | None]:
     stack, *inner, owner, leaf = full.split(".")
     is_norm = owner == "norm" or owner.endswith("_norm")
     if stack in ("encoder", "decoder"):
-        if inner[:1] != ["layers"]:  # the final norm, or the table of relative positions
+        # the final norm, or the table of relative positions
+        if inner[:1] != ["layers"]:
             return stack, "final norm" if is_norm else "relative positions", None
         layer, part = layer_in(full), (*inner, owner)[2]
         if is_norm:

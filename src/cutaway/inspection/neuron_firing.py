@@ -46,7 +46,8 @@ def firing_taps(place: Place, position: int) -> dict[str, Edit]:
     """The taps that `fired` looks at, with their reducers."""
 
     def here(x: Tensor) -> Tensor:
-        return x[:, position].clone()  # (1, …); a view would keep all positions
+        # (1, …); a view would keep all positions
+        return x[:, position].clone()
 
     def whole(x: Tensor) -> Tensor:
         return x[0]

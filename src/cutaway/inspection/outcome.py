@@ -66,7 +66,8 @@ def written_token(run: Run, scores: Tensor, position: int) -> int:
     model puts there by its logits `scores` (V,)."""
     if not isinstance(run.model, EncoderOnly) or position not in masked_positions(run):
         return run.outcome.ids[position]
-    if run.loaded.tokenizer is not None:  # without one nothing is known of any id
+    # without one nothing is known of any id
+    if run.loaded.tokenizer is not None:
         scores = scores.index_fill(0, scores.new_tensor(never_written(run), dtype=torch.long), -torch.inf)
     return int(scores.argmax())
 

@@ -142,9 +142,11 @@ class Run(Drawn):
     def checked(self, result: Tensor, *, edited: bool = False) -> Tensor:
         """`result`, logits or states of this run. Raises CutawayError where one of them is no number or infinite, which
         no answer could be made of, and names the first tap where that is so; -inf is a logit like others."""
-        if bool((result < torch.inf).all()):  # false for NaN
+        # false for NaN
+        if bool((result < torch.inf).all()):
             return result
-        if edited:  # edits serve one pass, so the taps cannot be looked through in another
+        # edits serve one pass, so the taps cannot be looked through in another
+        if edited:
             raise CutawayError(
                 "{path}: under these edits the model's output is not a number: a value that they set, "
                 "or a weight, is too large for its type or damaged",

@@ -146,7 +146,8 @@ def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
 
 
 def _nearness(block: Tensor, queries: Tensor, measure: Measure) -> Tensor:
-    if measure == "euclid":  # by differences: a difference of products would cancel for near points
+    # by differences: a difference of products would cancel for near points
+    if measure == "euclid":
         return -torch.cdist(queries, block, compute_mode="donot_use_mm_for_euclid_dist")
     return queries @ (normalize(block, dim=-1) if measure == "cosine" else block).T
 

@@ -244,7 +244,8 @@ def _names(module: nn.Module, path: str, rotary: bool) -> Iterator[str]:
         yield from own
     for name, child in module.named_children():
         yield from _names(child, f"{path}{name}.", rotary)
-    if isinstance(module, Stack):  # its tap is the stack's result
+    # its tap is the stack's result
+    if isinstance(module, Stack):
         yield from own
 
 

@@ -110,7 +110,8 @@ def softmax_over_keys(masked: Tensor) -> Tensor:
     """Softmax over the last dimension in fp32; a row that may see no key at all gives zeros, not NaN."""
     masked = masked.float()
     blind = masked.amax(dim=-1, keepdim=True) == -math.inf
-    if not torch.is_grad_enabled():  # the zeros before the softmax are for its gradient alone
+    # the zeros before the softmax are for its gradient alone
+    if not torch.is_grad_enabled():
         return masked.softmax(dim=-1).masked_fill_(blind, 0.0)
     return masked.masked_fill(blind, 0.0).softmax(dim=-1).masked_fill(blind, 0.0)
 

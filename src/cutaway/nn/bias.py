@@ -94,7 +94,8 @@ class AlibiBias(nn.Module):
     def _slopes(cls, n_heads: int) -> list[float]:
         power = 2 ** math.floor(math.log2(n_heads))
         slopes = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
-        if power < n_heads:  # the paper's code takes every other slope of twice as many heads
+        # the paper's code takes every other slope of twice as many heads
+        if power < n_heads:
             slopes += cls._slopes(2 * power)[::2][: n_heads - power]
         return slopes
 

@@ -24,13 +24,15 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
     2019, §2.3).
     """
     if any(parameter.is_meta for parameter in model.parameters()):
-        return  # there is nothing to fill: the values will come from a file
+        # there is nothing to fill: the values will come from a file
+        return
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    for module in model.modules():  # after the linear ones: a tied output matrix is an embedding
+    # after the linear ones: a tied output matrix is an embedding
+    for module in model.modules():
         if isinstance(module, nn.Embedding):
             std = config.d_model**-0.5 if config.embed_scale != 1.0 else 0.02
             nn.init.normal_(module.weight, std=std)

@@ -65,7 +65,8 @@ class Rotary(nn.Module):
     def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """positions (B | 1, T) -> cos, sin, each (B | 1, 1, T, E) fp32."""
         frequency = self.frequency
-        if frequency.dtype != torch.float32:  # a model cast to 16 bits must not round its angles
+        # a model cast to 16 bits must not round its angles
+        if frequency.dtype != torch.float32:
             frequency = self._frequencies().to(frequency.device)
         angle = positions.to(torch.float32)[:, None, :, None] * frequency
         cos, sin = angle.cos() * self.amplitude, angle.sin() * self.amplitude

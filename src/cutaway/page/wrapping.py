@@ -56,7 +56,8 @@ def wrapped(text: str, room: int) -> list[str]:
 def _pieces(paragraph: str) -> Iterator[tuple[str, bool]]:
     """What a line may not be broken in, and whether a space stands before it."""
     for word in paragraph.split(" "):
-        if not word:  # between two spaces
+        # between two spaces
+        if not word:
             yield "", True
         start, spaced = 0, True
         for place in range(1, len(word) + 1):

@@ -269,7 +269,8 @@ def read_parallel(
     end = (-1, None)
     for (number, one), (its_number, two) in zip_longest(left, right, fillvalue=end):
         if number < 0 or its_number < 0:
-            for rest in (left, right):  # read to the end, so that both counts are whole
+            # read to the end, so that both counts are whole
+            for rest in (left, right):
                 deque(rest, maxlen=0)
             raise CutawayError(
                 "lines of {source}: {source_lines:,}, of {target}: {target_lines:,}; expected the same number",
@@ -317,7 +318,8 @@ def _json_fields(line: str, fields: Sequence[str]) -> tuple[str, ...]:
         raise CutawayError("JSON is nested too deeply") from error
     except CutawayError:
         raise
-    except ValueError as error:  # a number of thousands of digits
+    # a number of thousands of digits
+    except ValueError as error:
         raise CutawayError("bad JSON: {reason}", reason=error) from error
     if not isinstance(value, dict):
         raise CutawayError("expected a JSON object, got {value}", value=brief(value))

@@ -33,7 +33,8 @@ def visible(text: str) -> str:
 
 
 def _is_visible(before: str, character: str) -> bool:
-    if character in (_JOINER, "\ufe0f", "\ufe0e"):  # seen only in the emoji that they join
+    # seen only in the emoji that they join
+    if character in (_JOINER, "\ufe0f", "\ufe0e"):
         return unicodedata.category(before) in ("So", "Sk", "Mn", "Nd", "Po")
     return character != "\ufffd" and unicodedata.category(character) not in _INVISIBLE
 
@@ -77,7 +78,8 @@ def width(text: str) -> int:
 
 
 def _cluster_width(cluster: str) -> int:
-    if "\ufe0f" in cluster and len(cluster) > 1:  # emoji presentation asked for
+    # emoji presentation asked for
+    if "\ufe0f" in cluster and len(cluster) > 1:
         return 2
     widths = [_code_point_width(character) for character in cluster]
     if _JOINER in cluster or any(ord(character) in _REGIONAL for character in cluster):

@@ -71,7 +71,8 @@ class Trainer:
                 better = False
                 if self._validation_due():
                     best = self.position.best_step
-                    if not self._validate():  # interrupted: the validation is repeated on resume
+                    # interrupted: the validation is repeated on resume
+                    if not self._validate():
                         break
                     better = self.position.best_step != best
                 if better or self._save_due(last_save):

@@ -104,7 +104,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         hidden: Tensor,  # (N, D)
         weight: Tensor,  # (V, D)
         bias: Tensor | None,  # (V,)
-        labels: Tensor,  # (N,) int64, none ignored
+        # (N,) int64, none ignored
+        labels: Tensor,
         smoothing: float,
         rows: int,
         dtype: torch.dtype,

@@ -74,7 +74,8 @@ class Progress:
         for line in self.log.read_text(encoding="utf-8").splitlines():
             try:
                 entry = json.loads(line)
-            except json.JSONDecodeError:  # the line a crash cut short
+            # the line a crash cut short
+            except json.JSONDecodeError:
                 continue
             if isinstance(entry, dict) and entry.get("step", 0) <= step:
                 kept.append(line + "\n")

@@ -34,7 +34,8 @@ def test_json_and_values_are_the_same_changes() -> None:
     assert read_changes([{"op": "head", "side": "dec", "layer": 3, "head": 5}]) == (
         HeadOff(side="decoder", layer=3, head=5),
     )
-    assert isinstance(hash(changes), int)  # a list of changes can name what was computed under it
+    # a list of changes can name what was computed under it
+    assert isinstance(hash(changes), int)
     assert read_changes([]) == ()
 
 

@@ -71,7 +71,8 @@ def test_shuffled_rotations_are_a_stack_told_other_positions(structure: str, run
     found = changed(run, {"op": "pos", "set": "shuffle", "seed": 5})
     same(found, expected)
     differ(found, run.forward()[0])
-    same(changed(run, {"op": "pos", "set": "shift", "by": 3}), run.forward()[0], 1e-4)  # only distances count
+    # only distances count
+    same(changed(run, {"op": "pos", "set": "shift", "by": 3}), run.forward()[0], 1e-4)
 
 
 class GivenBias(nn.Module):

@@ -157,7 +157,8 @@ def test_each_value_is_dropped_at_the_rate_and_for_itself(run_of: RunOf) -> None
 
     def dropped(seed: int) -> Tensor:
         values = traced(run, {"op": "dropout", "seed": seed, "rate": RATE})
-        return torch.stack([values[name][0] == 0 for name in places])  # (places, T, D)
+        # (places, T, D)
+        return torch.stack([values[name][0] == 0 for name in places])
 
     first = dropped(1)
     tolerance = 5 * (RATE * (1 - RATE) / first.numel()) ** 0.5
@@ -165,8 +166,10 @@ def test_each_value_is_dropped_at_the_rate_and_for_itself(run_of: RunOf) -> None
     for another in (dropped(2), first.roll(1, 0), first.roll(1, 1), first.roll(1, 2)):
         both = float((first & another).double().mean())
         assert both == pytest.approx(
-            RATE**2, abs=2 * tolerance
-        )  # independent of seed, place, token and value
+            RATE**2,
+            abs=2 * tolerance,
+            # independent of seed, place, token and value
+        )
 
 
 def test_the_models_own_rate_is_the_default_and_one_side_may_be_meant(run_of: RunOf) -> None:

@@ -41,10 +41,12 @@ def writing_run(run_of: RunOf, structure: str, **settings: object) -> Run:
     made = run_of(structure, **{**settings, **ids})
     with torch.no_grad():
         for parameter in made.model.parameters():
-            parameter.mul_(2.0)  # so that attention is sharp, and every change is felt
+            # so that attention is sharp, and every change is felt
+            parameter.mul_(2.0)
         for module in made.model.modules():
             if isinstance(module, nn.LayerNorm):
-                module.reset_parameters()  # random ones make all tokens of a post-norm model alike
+                # random ones make all tokens of a post-norm model alike
+                module.reset_parameters()
     if made.source is None:
         return made
     assert made.target is not None
@@ -193,7 +195,8 @@ def test_bundled_models_write_what_they_write() -> None:
     assert [
         *poet.outcome.ids[-1:],
         *write(poet, max_new_tokens=8).ids,
-    ] == whole  # the run has its first token
+        # the run has its first token
+    ] == whole
     bert = run(load(find("bert-tiny")), "She was [MASK] happy.")
     filled = fill(bert.loaded, "She was [MASK] happy.", top=2)
     gap = filled.gaps[0]

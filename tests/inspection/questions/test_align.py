@@ -242,6 +242,7 @@ def test_gold_links_give_error_rates(cutaway: command.Run, bundled: Loaded) -> N
 def test_attention_is_that_of_the_search_itself(passes: Callable[[], int], translator: Path) -> None:
     loaded = load(translator)
     align(loaded, TEXT).page()
-    assert passes() == 2  # what is measured: nothing hidden, and every token hidden in one batch
+    # what is measured: nothing hidden, and every token hidden in one batch
+    assert passes() == 2
     align(loaded, TEXT, target="time").page()
     assert passes() == 3

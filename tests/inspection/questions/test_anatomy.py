@@ -152,7 +152,8 @@ def test_encoder_and_decoder_stand_side_by_side_where_there_is_room() -> None:
                       "Embedding 37,000×512"):  # fmt: skip
             assert words in text
     crossing = next(line for line in wide if "Cross-attention" in line)
-    assert "└─►│ Cross-attention" in crossing  # the memory ends where it is read
+    # the memory ends where it is read
+    assert "└─►│ Cross-attention" in crossing
     assert max(map(width, wide)) <= 80
 
 

@@ -127,7 +127,8 @@ def test_the_table_has_the_measures_of_every_head(cutaway: command.Run, translat
             assert row[1:9] == [f"{found[field][layer][head]:.2f}" for field in fields]
     assert any(line.startswith("1 uniform ") for line in lines)
     cross = shown(cutaway, "attention", "今天天气很好。", "-m", translator)
-    assert "dist." not in cross and "(prev)" not in cross  # between two texts there is no token before
+    # between two texts there is no token before
+    assert "dist." not in cross and "(prev)" not in cross
 
 
 def test_one_head_is_drawn_and_all_are_an_atlas(run_of: RunOf) -> None:

@@ -88,7 +88,8 @@ def test_every_number(structure: str, run_of: RunOf) -> None:
         assert float(found.divergence[t]) == pytest.approx(divergence, abs=1e-5)
     torch.testing.assert_close(found.difference, found.changed_log_probs - found.base_log_probs)
     *before, last = found.departures
-    assert all(each.first() is None for each in before)  # the encoder is not touched
+    # the encoder is not touched
+    assert all(each.first() is None for each in before)
     assert last.first() == 2
     for row, x, y in zip(last.relative, streams(run, edit=False), streams(run, edit=True), strict=True):
         expected = [float((b - a).norm() / a.norm()) for a, b in zip(x, y, strict=True)]
@@ -153,7 +154,8 @@ def test_a_translation_under_a_change_beside_the_one_without() -> None:
     attentions = [block.cross_attn for block in model.decoder.layers if isinstance(block, Block)]
     kept = [attn.o_proj for attn in attentions]
     try:
-        for attn in attentions:  # what is left of a head that writes nothing is the bias
+        # what is left of a head that writes nothing is the bias
+        for attn in attentions:
             setattr(attn, "o_proj", nn.Linear(attn.o_proj.in_features, attn.o_proj.out_features))
         with torch.no_grad():
             for attn, old in zip(attentions, kept, strict=True):
@@ -176,9 +178,11 @@ def test_one_pass_with_and_one_without(
     diff(this, [head_of(this)], writing=isinstance(this.model, EncoderOnly))
     assert passes() == expected
     diff(this, [{**head_of(this), "set": "mean"}], writing=False)
-    assert passes() == 3  # the mean is measured
+    # the mean is measured
+    assert passes() == 3
     diff(this, [{**head_of(this), "set": "mean"}], writing=False)
-    assert passes() == 2  # once a run
+    # once a run
+    assert passes() == 2
 
 
 def test_what_is_written_and_how_the_tokens_fare(cutaway: command.Run) -> None:

@@ -153,7 +153,8 @@ def test_words_in_context_in_the_bundled_models(translator_bundled: Loaded, mask
     found = drift(first, second, WORD)
     assert found.same_pieces and found.first.pieces == ("美", "女") and found.side == "encoder"
     assert float(found.cosines[0]) == pytest.approx(1, abs=1e-6) and 0 < float(found.cosines[-1]) < 1
-    assert found.first.neighbours[0][0].piece in ("美", "女")  # its own, before any context
+    # its own, before any context
+    assert found.first.neighbours[0][0].piece in ("美", "女")
     river = run(masked_bundled, "She sat on the bank of the river.")
     money = run(masked_bundled, "The bank lent him money.")
     parted = drift(river, money, "bank", table="unembedding", measure="dot")

@@ -117,4 +117,5 @@ def test_passes_are_those_of_the_methods(passes: Callable[[], int], translator: 
     found.page()
     assert (
         passes() == 4
-    )  # which token and its vectors; gradient x input; both ends of the path; its one piece
+        # which token and its vectors; gradient x input; both ends of the path; its one piece
+    )

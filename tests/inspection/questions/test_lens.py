@@ -131,7 +131,8 @@ def test_one_token(cutaway: Command, poet: Path) -> None:
         best = [f"{p} {share(float(x.exp()))}" for p, x in zip(pieces[-1], log_probs[-1], strict=True)]
         assert " ".join(line.split()).endswith(" ".join(best))
     wide = shown(cutaway, "lens", VERSE, "-m", poet, "--at", "0", "--top", "9").splitlines()
-    assert sum(line.split()[:1] == ["after"] for line in wide) > 1  # blocks of columns
+    # blocks of columns
+    assert sum(line.split()[:1] == ["after"] for line in wide) > 1
 
 
 def test_a_gap_is_read_by_what_the_model_puts_there(cutaway: Command, masked: Path) -> None:

@@ -100,7 +100,8 @@ def test_what_it_suggests_can_be_asked_as_it_stands(cutaway: command.Run, model:
         assert words[3] == text and words[words.index("-m") + 1] == model
         told = cutaway(*words[1:])
         assert (told.code, told.err) == (0, ""), words
-        if words[2] != "explain":  # which has lines to copy, and these stay whole
+        # which has lines to copy, and these stay whole
+        if words[2] != "explain":
             assert max(map(width, told.out.splitlines())) <= 80
 
 
@@ -137,7 +138,8 @@ def test_decoder_only_tells_what_comes_next(cutaway: command.Run) -> None:
 def test_every_gap_of_a_masked_model(cutaway: command.Run) -> None:
     out = shown(cutaway, "The [MASK] sat on the [MASK].", "-m", MASKED)
     assert "\ngap 2 " in out and "\ngap 6 " in out
-    assert "probability  " not in out  # it has read the words that it would be asked about
+    # it has read the words that it would be asked about
+    assert "probability  " not in out
 
 
 def test_a_model_without_output_head_gives_a_vector(cutaway: command.Run, headless: Path) -> None:

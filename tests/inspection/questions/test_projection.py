@@ -105,7 +105,8 @@ def test_the_page_says_what_the_drawing_is_worth(cutaway: command.Run) -> None:
 
 def test_as_a_command_in_both_languages(cutaway: command.Run) -> None:
     found = result(cutaway, "projection", "猫", "狗", "书", "#437", "国王", "--table", "unembedding")
-    assert found["pieces"] == ["猫", "狗", "书", "国王"]  # 书 is token 437
+    # 书 is token 437
+    assert found["pieces"] == ["猫", "狗", "书", "国王"]
     assert found["table"] == "unembedding" and len(found["axes"]["coordinates"]) == 4
     two = ("projection", "猫", "国王", "--around", "4")
     assert set(result(cutaway, *two)["groups"]) == {0, 1}

@@ -111,10 +111,12 @@ def test_a_heads_product_of_low_rank_is_that_of_replaced_projections(kind: str) 
             low = torch.from_numpy(u[:, :2] * sigma[:2] @ vt[:2])
             other = copy.deepcopy(model)
             changed, _ = attention(other, side, 1)
-            if matrix.kind == "W_OV":  # W_V · W = low, by least squares
+            # W_V · W = low, by least squares
+            if matrix.kind == "W_OV":
                 values = changed.v_proj.weight[group].double().T
                 changed.o_proj.weight[:, own] = torch.linalg.lstsq(values, low).solution.T.float()
-            else:  # W · W_Kᵀ · scale = low
+            else:
+                # W · W_Kᵀ · scale = low
                 if model.config.qk_norm:
                     continue
                 keys = changed.k_proj.weight[group].double().T * changed.scale

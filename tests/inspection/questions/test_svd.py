@@ -37,7 +37,8 @@ def test_a_head_has_two_matrices(poet: Path) -> None:
     bars = [block.values for block in blocks if isinstance(block, Bars)]
     assert bars == [each.spectrum.singular_values.tolist() for each in found.matrices]
     tables = [block for block in blocks if isinstance(block, Table)]
-    assert [len(table.rows) for table in tables] == [4, 4]  # two sides of two directions
+    # two sides of two directions
+    assert [len(table.rows) for table in tables] == [4, 4]
 
 
 def test_every_matrix_in_a_line_and_the_layers_side_by_side(masked: Path) -> None:

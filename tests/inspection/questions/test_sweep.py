@@ -112,7 +112,8 @@ def test_blocks_before_the_changed_one_are_not_computed_again(run_of: RunOf) -> 
     sweep(run)
     for handle in handles:
         handle.remove()
-    assert calls == [2, 3, 4]  # once for the base, then once for each layer up to their own
+    # once for the base, then once for each layer up to their own
+    assert calls == [2, 3, 4]
 
 
 def test_a_stack_goes_on_from_a_block(run_of: RunOf) -> None:

@@ -129,7 +129,8 @@ def test_restored_it_goes_on_as_if_uninterrupted(taken: int):
     again.restore(state)
     assert again.state() == state
     assert all(same(one, two) for one, two in zip(whole[taken:], islice(again, 60 - taken), strict=True))
-    assert 0 < len(first) < 60  # an epoch's border lies within
+    # an epoch's border lies within
+    assert 0 < len(first) < 60
 
 
 def test_a_state_of_other_data_or_settings_is_refused_by_name():
@@ -221,7 +222,8 @@ def test_what_is_left_out_is_counted(bpe: Tokenizer):
     parts = pair_examples(
         pairs, bpe, target_mark=">>eng<<", source_mark=">>zho<<", max_target=20, report=report
     )
-    assert len(parts[""]) == 3  # 3 is too long as a target, fine as a source
+    # 3 is too long as a target, fine as a source
+    assert len(parts[""]) == 3
     assert (report.empty, report.long) == (2, 1)
     assert [str(problem).split(":")[0] for problem in report.problems] == ["line 2", "line 3", "line 4"]
 

@@ -129,8 +129,10 @@ def test_hostile_templates_end_in_time_and_leave_memory_alone(hasty: TemplatePro
     # On a busy machine half a second of work may not come before the half second of the clock is over.
     assert message in str(caught.value) or "did not end" in str(caught.value)
     assert time.monotonic() - began < 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KB
-    assert max(map(_peak, _children()), default=0) < 300_000  # KB, of those that were not ended
+    # KB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+    # KB, of those that were not ended
+    assert max(map(_peak, _children()), default=0) < 300_000
     assert hasty.render("{{ a }}", {"a": "next"}, "test") == "next"
 
 
@@ -215,7 +217,8 @@ def test_no_process_is_left_behind(how: str):
     child = int(run.stdout)
     waited = time.monotonic()
     while _state(child) not in ("Z", "", "X"):
-        assert time.monotonic() - waited < 30  # a busy one ends by its own clock
+        # a busy one ends by its own clock
+        assert time.monotonic() - waited < 30
         time.sleep(0.02)
 
 
@@ -242,7 +245,8 @@ def _children() -> set[int]:
     for task in Path("/proc/self/task").iterdir():
         try:
             found += [int(pid) for pid in (task / "children").read_text().split()]
-        except FileNotFoundError:  # a thread that has ended since
+        # a thread that has ended since
+        except FileNotFoundError:
             continue
     return {pid for pid in found if _state(pid) != "Z" and "chat/worker.py" in _command(pid)}
 

@@ -83,7 +83,8 @@ def theirs(reference, template: str, messages: list[dict[str, str]], reply: bool
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_harmless_chats_get_the_ids_of_transformers(tokenizer: Tokenizer, reference, template: str, turns):
     if "<think>" in str(turns) and template != "thinking":
-        return  # there the reference takes the message's own <think> for a control token
+        # there the reference takes the message's own <think> for a control token
+        return
     for reply in (True, False):
         ours = chat_ids(tokenizer, TEMPLATES[template], chat(*turns), reply=reply)
         assert ours == theirs(reference, TEMPLATES[template], chat(*turns), reply)

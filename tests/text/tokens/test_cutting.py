@@ -55,7 +55,8 @@ def test_of_equally_probable_ways_sentencepiece_s_is_taken(tmp_path: Path):
     assert Tokenizer.open(tmp_path / "saved").encode_ids(RUNS) == expected
     library = tokenizers.Tokenizer.from_file(str(tmp_path / "saved/tokenizer.json"))
     alone = [library.encode(text, add_special_tokens=False).ids for text in RUNS]
-    assert any(one != two for one, two in zip(alone, expected, strict=True))  # else this test shows nothing
+    # else this test shows nothing
+    assert any(one != two for one, two in zip(alone, expected, strict=True))
 
 
 def test_pieces_of_equally_probable_ways_stand_where_they_are(tmp_path: Path):
@@ -68,7 +69,8 @@ def test_pieces_of_equally_probable_ways_stand_where_they_are(tmp_path: Path):
 
 def test_overlapping_pieces_of_the_user_are_weighed(tmp_path: Path):
     ours, theirs = opened(tmp_path, user_defined_symbols=[*OWN, *MARKUP])
-    assert theirs.encode("abcd", out_type=str) == ["▁a", "bcd"]  # not abc, which comes first
+    # not abc, which comes first
+    assert theirs.encode("abcd", out_type=str) == ["▁a", "bcd"]
     choose = random.Random(1)
     texts = ["".join(choose.choices("abcde①", k=choose.randrange(2, 20))) for _ in range(500)]
     texts += [*OWN, " abc ", "①\u3000"]
@@ -98,7 +100,8 @@ def test_a_very_long_text(tmp_path: Path):
     ours, theirs = opened(tmp_path, texts=[*TEXTS, *runs()])
     text = " ".join([*strange_texts(2500, seed=6), "0" * 5001, *RUNS])
     ids = ours.encode_ids([text])
-    assert len(ids[0]) > 20_000  # the sum of logarithms passes -100,000 on the way
+    # the sum of logarithms passes -100,000 on the way
+    assert len(ids[0]) > 20_000
     assert ids == [theirs.encode(text)]
 
 
@@ -200,7 +203,8 @@ LETTERS = range(1, 256)
         packed(0, *((256 << 10 | 1 << 8 | label) for label in LETTERS), *[0x7FFFFFFF | 1 << 31] * 512),
         packed(0, *((256 << 10 | 1 << 8 | label) for label in LETTERS), *[1 << 31] * 512, texts=b"no end"),
         packed(0, *((256 << 10 | 1 << 8 | label) for label in LETTERS), *[1 << 31] * 512, texts=b"\xff\0"),
-        packed(0, *((label << 10 | 1 << 8 | label) for label in range(1, 128))),  # runs in circles
+        # runs in circles
+        packed(0, *((label << 10 | 1 << 8 | label) for label in range(1, 128))),
         *(packed(*(random.Random(seed).getrandbits(32) for _ in range(512))) for seed in range(50)),
     ],
 )

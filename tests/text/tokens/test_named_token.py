@@ -42,7 +42,8 @@ def test_every_piece_is_found_by_what_a_reader_sees(kind: str, tokenizers: dict[
         named = looked_up(shown, tokenizer)
         if isinstance(named, str):
             assert labels.count(shown) > 1 and f"(id {id})" in named
-        elif named != id:  # another is shown so, or it is a word, at the beginning of a text or after a space
+        # another is shown so, or it is a word, at the beginning of a text or after a space
+        elif named != id:
             assert not tokenizer.is_control(id)
             words = [tokenizer.encode(text).ids for text in (shown, f" {shown}")]
             assert labels[named] == shown or [named] in words
@@ -95,7 +96,8 @@ def test_a_pair_has_the_words_of_both_sides(tmp_path: Path) -> None:
     def named(typed: str, *sides: Tokenizer) -> str:
         return source.piece(find_token(typed, size, sides))
 
-    assert target.encode("a").pieces == ["▁", "a"]  # two tokens, where the source has one
+    # two tokens, where the source has one
+    assert target.encode("a").pieces == ["▁", "a"]
     assert named("a", source) == named("a", source, target) == "▁a"
     assert named("a", target) == "a"
     assert named("river", source, target) == named("▁river", target) == "▁river"
@@ -141,7 +143,8 @@ def test_what_is_several_tokens_or_none_is_refused_with_those_near(tmp_path: Pat
     with pytest.raises(CutawayError, match="no tokenizer to find 'cat' with: give an id, 0 to 3"):
         find_token("cat", 4, [])
     assert find_token(3, 4, []) == 3
-    with pytest.raises(CutawayError, match="'dog' is"):  # the model has fewer rows than the tokenizer pieces
+    # the model has fewer rows than the tokenizer pieces
+    with pytest.raises(CutawayError, match="'dog' is"):
         find_token("dog", 3, [tokenizer])
     assert piece_label(9, tokenizer) == "⟨9⟩" == piece_label(9, None)
 

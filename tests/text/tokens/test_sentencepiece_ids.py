@@ -22,7 +22,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def theirs(folder: Path) -> MarianTokenizer:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends sacremoses, which it does not call to tokenise
+        # it recommends sacremoses, which it does not call to tokenise
+        warnings.simplefilter("ignore")
         return MarianTokenizer.from_pretrained(folder)
 
 

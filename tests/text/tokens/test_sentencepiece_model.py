@@ -34,7 +34,8 @@ def test_ids_and_text_equal_sentencepiece_s(kind: str, settings: str, tmp_path: 
     (tmp_path / "tokenizer.model").write_bytes(data)
     ours = Tokenizer.open(tmp_path)
     texts = [*GOLDEN, *strange_texts(400, seed=3), *OWN]
-    if kind == "bpe":  # such a text gets no dummy prefix from the library
+    # such a text gets no dummy prefix from the library
+    if kind == "bpe":
         texts = [text for text in texts if text not in OWN]
     ids = ours.encode_ids(texts)
     assert ids == theirs.encode(texts)
@@ -77,7 +78,8 @@ def test_offsets_lie_in_the_original_text(tmp_path: Path):
     dots = [span for piece, span in spans if piece.strip(".") == "" and piece]
     assert dots and all(span in ((1, 2), (2, 3), (1, 3)) for span in dots)
     assert spans[-1][1][1] == len(text)
-    assert (3, 5) in encoding.offsets  # か with its mark
+    # か with its mark
+    assert (3, 5) in encoding.offsets
     for text in strange_texts(300):
         starts = [start for start, _ in tokenizer.encode(text).offsets]
         assert starts == sorted(starts)

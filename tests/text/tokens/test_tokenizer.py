@@ -139,7 +139,8 @@ def test_downloaded_tokenizers_give_the_library_s_ids(name: str):
     assert ours.require("eos") in ours.controls
     encoding = ours.encode("are you ok?")
     assert encoding.offsets == [(0, 3), (3, 7), (7, 10), (10, 11)]
-    if name == "llama2":  # a dummy space before the first word: the first id is that of "▁This"
+    # a dummy space before the first word: the first id is that of "▁This"
+    if name == "llama2":
         assert ours.encode("This is 😀").pieces[:3] == ["▁This", "▁is", "▁"]
 
 
@@ -215,7 +216,8 @@ def test_offsets_cover_the_whole_text_and_name_what_each_piece_stands_for(
             assert start <= reached <= end
             reached = end
             alone = tokenizer.decode([id])
-            if "\ufffd" not in alone:  # a piece of whole characters
+            # a piece of whole characters
+            if "\ufffd" not in alone:
                 assert text[start:end].lstrip(" ") == alone.lstrip(" ")
                 assert end > start or not alone.strip()
         assert reached == len(text)
@@ -469,7 +471,8 @@ def test_where_the_library_panics_the_file_is_named(capfd: pytest.CaptureFixture
         CutawayError, match=r"some/tokenizer\.json: the tokenizers library refuses it: .*slice"
     ):
         Tokenizer(json.dumps({"model": merged}), {}, "some/tokenizer.json")
-    assert "panicked" in capfd.readouterr().err  # the library says so there by itself
+    # the library says so there by itself
+    assert "panicked" in capfd.readouterr().err
 
 
 def test_a_vocabulary_beyond_belief_is_refused_before_the_library_sees_it(tmp_path: Path):
@@ -479,6 +482,7 @@ def test_a_vocabulary_beyond_belief_is_refused_before_the_library_sees_it(tmp_pa
         Tokenizer(source, {})
     huge = tmp_path / "tokenizer.json"
     with huge.open("wb") as file:
-        file.truncate(100_000_001)  # sparse: it takes no room
+        # sparse: it takes no room
+        file.truncate(100_000_001)
     with pytest.raises(CutawayError, match=r"100,000,001 bytes, expected a tokenizer's file of at most"):
         Tokenizer.open(tmp_path)

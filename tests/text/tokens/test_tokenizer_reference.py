@@ -48,7 +48,8 @@ def there(name: str) -> Path:
 @cache
 def opened(name: str) -> Tokenizer:
     file, side = there(name), CASES[name][1]
-    if name == "llama2":  # its folder holds a tokenizer.json too
+    # its folder holds a tokenizer.json too
+    if name == "llama2":
         return Tokenizer.open(file)
     return Tokenizer.open(file.parent, side="target" if side == "target" else "source")
 

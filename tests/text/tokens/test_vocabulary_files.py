@@ -62,7 +62,8 @@ def test_kana_keep_their_marks_unless_accents_are_stripped(tmp_path: Path):
     ]
     settle(tmp_path, {"strip_accents": False})
     encoding = Tokenizer.open(tmp_path).encode("がか")
-    assert (encoding.ids, encoding.offsets) == ([0], [(0, 2)])  # one word, and no piece ##か
+    # one word, and no piece ##か
+    assert (encoding.ids, encoding.offsets) == ([0], [(0, 2)])
     assert Tokenizer.open(tmp_path).encode("が").ids == [2]
 
 

@@ -12,7 +12,8 @@ def _gated(theirs: Config) -> bool:
 def _activation(value: Value, theirs: Config) -> str:
     name = str(value).removeprefix("gated-")
     if name == "gelu" and _gated(theirs):
-        return "gelu_tanh"  # what version 1.1 was trained with, under that name
+        # what version 1.1 was trained with, under that name
+        return "gelu_tanh"
     if name not in ACTIVATIONS:
         raise unsupported(value, [*ACTIVATIONS, *(f"gated-{each}" for each in ACTIVATIONS)])
     return ACTIVATIONS[name]

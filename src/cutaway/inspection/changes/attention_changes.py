@@ -212,7 +212,8 @@ class SetPattern(HeadChange):
                     return _on_one(pattern, queries)
                 case "previous":
                     return _on_one(pattern, (queries - 1).clamp(min=0))
-                case "argmax":  # the first of equal ones; a query that sees no key stays blind
+                # the first of equal ones; a query that sees no key stays blind
+                case "argmax":
                     best = pattern.max(dim=-1, keepdim=True)
                     seen = (best.values > 0).to(pattern.dtype)
                     return torch.zeros_like(pattern).scatter_(-1, best.indices, seen)

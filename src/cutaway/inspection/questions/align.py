@@ -144,7 +144,8 @@ def align(
         cross = hypotheses[0].cross_attention
         assert cross is not None, "asked of the search"
         forced = len(looked.outcome) - len(hypotheses[0].ids)
-        if forced:  # what is forced on a decoder is chosen by no step of the search
+        # what is forced on a decoder is chosen by no step of the search
+        if forced:
             cross = patterns(looked, "cross").values
     else:
         looked = run(loaded, text, target=target, to=to)

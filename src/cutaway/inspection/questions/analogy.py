@@ -161,7 +161,8 @@ def plane(corners: Tensor, pieces: Sequence[str] = ("", "", "", "")) -> Plane:
     flat = float(across.norm()) <= 1e-9 * length
     if flat:
         across = (c - b) - ((c - b) @ along) * along
-        if float(across.norm()) <= 1e-9 * length:  # all on one line: any direction at right angles will do
+        # all on one line: any direction at right angles will do
+        if float(across.norm()) <= 1e-9 * length:
             across = torch.eye(len(along), dtype=along.dtype)[int(along.abs().argmin())]
             across = across - (across @ along) * along
     directions = torch.stack([along, normalize(across, dim=0)])

@@ -118,7 +118,8 @@ def drift(
         )
     if len(occurrences) != 2:
         raise CutawayError("occurrences has {n} numbers, expected one for each text", n=len(occurrences))
-    if table is None:  # what a decoder reads are tokens of the target, whose table is the output's
+    # what a decoder reads are tokens of the target, whose table is the output's
+    if table is None:
         table = "unembedding" if where == "decoder" and len(there) == 2 else "embedding"
     runs = (run, other)
     texts = [stacks(each)[where].tokens for each in runs]
@@ -167,7 +168,8 @@ def find_word(tokens: Tokens, word: str, tokenizer: Tokenizer, occurrence: int =
         if end is not None and not (end - start > 1 and spells(start + 1, end)):
             found.append(tuple(range(start, end)))
             start = end
-        else:  # no word begins here, or only one whose first piece shows nothing
+        else:
+            # no word begins here, or only one whose first piece shows nothing
             start += 1
     if not found:
         raise CutawayError(

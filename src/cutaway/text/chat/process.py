@@ -83,7 +83,8 @@ class TemplateProcess:
             process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what was still to be written has no reader
+                # what was still to be written has no reader
+                with suppress(OSError):
                     pipe.close()
 
     def _ask(self, line: bytes, where: str) -> dict[str, object]:
@@ -91,7 +92,8 @@ class TemplateProcess:
             try:
                 process = self._running()
                 answer = _exchange(process, line, self._seconds)
-            except BaseException:  # an answer that nobody waits for any more must not meet the next question
+            # an answer that nobody waits for any more must not meet the next question
+            except BaseException:
                 self.stop()
                 raise
             if not answer.endswith(b"\n"):

@@ -70,7 +70,8 @@ def render(
         return Rendered(text, found)
     plain, own = marks.take_out(process.SHARED.render(template, {**values, "messages": marked}, where))
     if [text[start:stop] for start, stop in found] == [plain[start:stop] for start, stop in own]:
-        return Rendered(text, found)  # what the messages spell, the template has left out
+        # what the messages spell, the template has left out
+        return Rendered(text, found)
     return Rendered(plain, own)
 
 

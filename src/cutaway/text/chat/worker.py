@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which decides
+    # Ctrl-C is for the parent, which decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform != "win32":
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    sys.path.extend(sys.argv[1:])  # after Python's own places: where the parent finds jinja2
+    # after Python's own places: where the parent finds jinja2
+    sys.path.extend(sys.argv[1:])
 
 import jinja2
 from jinja2.exceptions import SecurityError
@@ -25,7 +27,8 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-if sys.platform != "win32":  # which has no such limits; there the parent's clock alone holds
+# which has no such limits; there the parent's clock alone holds
+if sys.platform != "win32":
     import resource
 
 MEMORY = 256 * 2**20  # bytes of address space; a render of 4 MB needs about 80 MiB
@@ -130,7 +133,8 @@ def answer(
         return {"error": "memory", "detail": ""}
     except RecursionError:
         return {"error": "recursion", "detail": ""}
-    except Exception as error:  # a template can raise whatever Python can
+    # a template can raise whatever Python can
+    except Exception as error:
         return {"error": "failed", "detail": f"{type(error).__name__}: {error}"[:1000]}
 
 

@@ -75,7 +75,8 @@ class Replacements:
         pieces += [Piece(text, 0.0, PieceType.USER_DEFINED) for text in dict.fromkeys(kept)]
         rules = Rules(_table(encoded, where), False, False, False, False)
         self._processor = processor(written(SentencePieceModel("unigram", pieces, rules)), where)
-        self.text(" ")  # which refuses a table that it cannot follow
+        # which refuses a table that it cannot follow
+        self.text(" ")
 
     def text(self, text: str) -> str:
         """The text with its replacements made."""
@@ -222,7 +223,8 @@ class SentencePieceCutter:
         at = 0  # in the normalised text
         for id, piece in zip(found["ids"], found["pieces"], strict=True):
             is_byte = self._model.pieces[id].type is PieceType.BYTE
-            if is_byte and int(piece[3:5], 16) & 0xC0 == 0x80:  # further bytes of a character
+            # further bytes of a character
+            if is_byte and int(piece[3:5], 16) & 0xC0 == 0x80:
                 offsets.append(offsets[-1])
                 continue
             stop = at + (1 if is_byte else len(piece))

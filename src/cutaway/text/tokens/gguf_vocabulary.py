@@ -137,7 +137,8 @@ class _Reader:
             roles["unk_token"] = self._pieces[self._types.index(PieceType.UNKNOWN)]
         for role, key in _ROLE_KEYS.items():
             value = self._get(key)
-            if value is not None and not (role == "unk" and model == "gpt2"):  # bytes leave nothing unknown
+            # bytes leave nothing unknown
+            if value is not None and not (role == "unk" and model == "gpt2"):
                 roles[f"{role}_token"] = self._pieces[self._id(key, value)]
         return roles
 

@@ -66,7 +66,8 @@ def piece_label(id: int, tokenizer: Tokenizer | None) -> str:
         return f"⟨{id}⟩"
     try:
         return tokenizer.readable(id)
-    except CutawayError:  # a hole in the vocabulary
+    # a hole in the vocabulary
+    except CutawayError:
         return f"⟨{id}⟩"
 
 

@@ -71,7 +71,8 @@ class SentencePieceModel:
 
 @cache
 def _library():
-    import sentencepiece  # here, since it takes long and few commands have a use for it
+    # here, since it takes long and few commands have a use for it
+    import sentencepiece
 
     if tuple(int(part) for part in re.findall(r"\d+", sentencepiece.__version__)[:3]) < _OLDEST:
         raise CutawayError(
@@ -80,7 +81,8 @@ def _library():
             version=sentencepiece.__version__,
             oldest=".".join(map(str, _OLDEST)),
         )
-    sentencepiece.SetMinLogLevel(3)  # what it would say, the error that it raises says
+    # what it would say, the error that it raises says
+    sentencepiece.SetMinLogLevel(3)
     return sentencepiece
 
 

@@ -187,7 +187,8 @@ class Tokenizer(Vocabulary):
         none. CutawayError for a post-processor that is malformed."""
         before, after = tokenizer_json.around(self._post_processor, self._where)
         for id in (*before, *after):
-            self.piece(id)  # which refuses one that is out of range
+            # which refuses one that is out of range
+            self.piece(id)
         return before, after
 
     # Text to ids.
@@ -206,7 +207,8 @@ class Tokenizer(Vocabulary):
         does by default: only for text whose author may steer the model, never for a user's."""
         cutter = self._cutter_with_controls if controls else self._cutter
         ids: list[list[int]] = []
-        for start in range(0, len(texts), _CHUNK):  # the library keeps much more than the ids of each text
+        # the library keeps much more than the ids of each text
+        for start in range(0, len(texts), _CHUNK):
             batch = [_valid(text) for text in texts[start : start + _CHUNK]]
             ids.extend(self._numbered(cutter, batch, cutter.ids(batch)))
         return ids

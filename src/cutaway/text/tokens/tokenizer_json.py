@@ -303,7 +303,8 @@ def _around(post_processor: object) -> Around:
         if kind == "Sequence":
             before: list[int] = []
             after: list[int] = []
-            for inner in post_processor["processors"]:  # each works on what the one before it made
+            # each works on what the one before it made
+            for inner in post_processor["processors"]:
                 left, right = _around(inner)
                 before, after = left + before, after + right
             return before, after
