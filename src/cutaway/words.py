@@ -99,5 +99,6 @@ def catalogue(locale: str) -> gettext.NullTranslations:
 def _said(value: object, locale: Locale, marks: Mapping[int, str] | None) -> object:
     message = getattr(value, "message", value) if isinstance(value, Exception) else value
     if isinstance(message, list):
-        message = listed([each if isinstance(each, Phrase) else str(each) for each in message])
+        names = [each if isinstance(each, Phrase) else str(each) for each in message]
+        message = listed(names, say_in("list", ", "))
     return message.said(locale, marks) if isinstance(message, Phrase) else value

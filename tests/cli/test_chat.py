@@ -33,7 +33,18 @@ def chatty(poet: Path, tmp_path: Path) -> Path:
 
 
 def test_every_line_of_a_pipe_is_a_message(cutaway, chatty: Path):
-    options = ("--max-tokens", "6", "--seed", "3", "--temperature", "0.9", "--top-p", "0.8", "--system", "我")
+    options = (
+        "--max-new-tokens",
+        "6",
+        "--seed",
+        "3",
+        "--temperature",
+        "0.9",
+        "--top-p",
+        "0.8",
+        "--system",
+        "我",
+    )
     result = cutaway("chat", chatty, *options, given="\ufeff今天\r\n\n  \n我爱\n天")
     sampling = Sampling(temperature=0.9, top_p=0.8, seed=3)
     conversation = Conversation(load(chatty), system="我", limits=Limits(6), search=Search(sampling=sampling))
@@ -48,7 +59,7 @@ def test_every_line_of_a_pipe_is_a_message(cutaway, chatty: Path):
 
 def test_every_option_changes_the_answers(cutaway, chatty: Path):
     def out(*options: str) -> str:
-        return cutaway("chat", chatty, "--max-tokens", "12", *options, given="今天\n").out
+        return cutaway("chat", chatty, "--max-new-tokens", "12", *options, given="今天\n").out
 
     plain = out()
     assert out() == plain
@@ -56,11 +67,11 @@ def test_every_option_changes_the_answers(cutaway, chatty: Path):
     assert out("--temperature", "3") != plain
     assert out("--temperature", "0") == out("--top-p", "0.001") != plain
     assert out("--system", "我") != plain
-    assert len(out("--max-tokens", "2")) < len(plain)
+    assert len(out("--max-new-tokens", "2")) < len(plain)
 
 
 def test_a_chat_that_grows_says_what_it_leaves_out(cutaway, chatty: Path):
-    result = cutaway("chat", chatty, "--max-tokens", "8", given="今天天气很好。\n" * 4)
+    result = cutaway("chat", chatty, "--max-new-tokens", "8", given="今天天气很好。\n" * 4)
     assert result.code == 0
     assert "outgrown this model's 32 positions; oldest turns" in result.err
     assert result.out.count("\n") == 4
@@ -72,9 +83,9 @@ def test_mistakes_are_told(cutaway, chatty: Path, poet: Path, translator: Path):
     assert f"{poet} has no chat template" in result.err
     assert "use it with `cutaway generate`" in result.err
     assert "use it with `cutaway translate`" in cutaway("chat", translator, given="我\n").err
-    assert "max_new_tokens is 0" in cutaway("chat", chatty, "--max-tokens", "0", given="我\n").err
+    assert "max_new_tokens is 0" in cutaway("chat", chatty, "--max-new-tokens", "0", given="我\n").err
     assert "refuses these messages: No!" in cutaway("chat", chatty, "--system", "no", given="我\n").err
-    wrong = cutaway("chat", chatty, "--max-tokens", "2", given="我\n".encode() + b"caf\xe9\n")
+    wrong = cutaway("chat", chatty, "--max-new-tokens", "2", given="我\n".encode() + b"caf\xe9\n")
     assert wrong.code == 2
     assert wrong.out.count("\n") == 1
     assert "standard input:2: not UTF-8 at byte 4 of the line (0xE9)" in wrong.err
@@ -84,7 +95,7 @@ def test_mistakes_are_told(cutaway, chatty: Path, poet: Path, translator: Path):
 
 
 def test_answers_come_before_the_next_line_is_there(chatty: Path):
-    command = [sys.executable, "-W", "error", "-m", "cutaway", "chat", str(chatty), "--max-tokens", "3"]
+    command = [sys.executable, "-W", "error", "-m", "cutaway", "chat", str(chatty), "--max-new-tokens", "3"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as run:
@@ -152,7 +163,7 @@ def terminal(chatty: Path) -> Iterator[Terminal]:
     (chatty / "chat_template.jinja").write_text(
         TEMPLATE.replace("m.role == 'system' and ", "").replace(" + eos_token", ""), encoding="utf-8"
     )
-    opened = Terminal("chat", chatty, "--max-tokens", "90000", "--temperature", "0")
+    opened = Terminal("chat", chatty, "--max-new-tokens", "90000", "--temperature", "0")
     yield opened
     opened.close()
 

@@ -110,7 +110,7 @@ def test_notes_of_models_are_chinese_in_json_too(
     cutaway, translator: Path, poet: Path, masked: Path, monkeypatch: pytest.MonkeyPatch
 ):
     text = "我愛" * 60
-    options = ("translate", "-m", translator, "--to", "zh", "--truncate", "--max-tokens", "2")
+    options = ("translate", "-m", translator, "--to", "zh", "--truncate", "--max-new-tokens", "2")
     result = cutaway(*options, text, "--json")
     notes = [line.removeprefix("提示：") for line in result.err.splitlines()]
     assert len(notes) == 3 and all(HAN.search(each) and not SENTENCE.search(each) for each in notes)
@@ -119,7 +119,7 @@ def test_notes_of_models_are_chinese_in_json_too(
         f"提示：第 2 行：{note}" for note in notes
     ]
     for command in (
-        ("generate", "今天" * 40, "-m", poet, "--truncate", "--max-tokens", "1"),
+        ("generate", "今天" * 40, "-m", poet, "--truncate", "--max-new-tokens", "1"),
         ("embed", "a b " * 40, "-m", masked),
     ):
         told = cutaway(*command).err

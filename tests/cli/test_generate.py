@@ -6,7 +6,7 @@ from cutaway.decode.complete import continue_text
 
 
 def test_goes_on_as_the_library_does(cutaway, poet: Path):
-    result = cutaway("generate", "今天", "-m", poet, "--max-tokens", "12", "--seed", "3")
+    result = cutaway("generate", "今天", "-m", poet, "--max-new-tokens", "12", "--seed", "3")
     assert (result.code, result.err) == (0, "")
     sampling = Sampling(temperature=0.8, top_p=0.95, seed=3)
     [expected] = continue_text(load(poet), ["今天"], search=Search(sampling=sampling), limits=Limits(12))
@@ -15,7 +15,7 @@ def test_goes_on_as_the_library_does(cutaway, poet: Path):
 
 def test_every_sampling_option_changes_the_text(cutaway, poet: Path):
     def text(*options: str) -> str:
-        return cutaway("generate", "今天", "-m", poet, "--max-tokens", "20", *options).out
+        return cutaway("generate", "今天", "-m", poet, "--max-new-tokens", "20", *options).out
 
     plain = text()
     assert text() == plain
@@ -26,11 +26,11 @@ def test_every_sampling_option_changes_the_text(cutaway, poet: Path):
     )
     assert text("--temperature", "0") != plain
     assert text("--temperature", "0", "--repetition-penalty", "9") != text("--temperature", "0")
-    assert len(text("--max-tokens", "2")) < len(plain)
+    assert len(text("--max-new-tokens", "2")) < len(plain)
 
 
 def test_json_and_standard_input(cutaway, poet: Path):
-    options = ("generate", "-m", poet, "--max-tokens", "6", "--min-tokens", "6")
+    options = ("generate", "-m", poet, "--max-new-tokens", "6", "--min-new-tokens", "6")
     result = cutaway(*options, "--json", given="今天\n我")
     tokens = [json.loads(line) for line in result.out.splitlines()]
     assert len(tokens) == 6
@@ -45,6 +45,6 @@ def test_a_beginning_that_is_too_long_is_cut_on_request(cutaway, poet: Path):
     refused = cutaway("generate", "今天" * 40, "-m", poet)
     assert (refused.code, refused.out) == (2, "")
     assert "80 tokens" in refused.err
-    cut = cutaway("generate", "今天" * 40, "-m", poet, "--truncate", "--max-tokens", "3")
+    cut = cutaway("generate", "今天" * 40, "-m", poet, "--truncate", "--max-new-tokens", "3")
     assert cut.code == 0
     assert "only the last" in cut.err

@@ -86,7 +86,7 @@ def test_json_is_everything_and_plain(cutaway: Run, poet: Path) -> None:
     found = cutaway("inspect", "lens", "今天天气", "-m", poet, "--at", "-1", "--pinned", "好,#20", "--json")
     assert (found.code, found.err, found.out.count("\n")) == (0, "", 1)
     given = json.loads(found.out)
-    assert list(given) == ["question", "model", "text", "options", "result"]
+    assert list(given) == ["question", "model", "text", "options", "output", "command", "python", "result"]
     assert given["options"] == {"at": -1, "pinned": ["好", 20]}
     expected = lens(run(load(poet), "今天天气"), at=-1, pinned=("好", 20))
     assert given["result"]["pinned"]["ids"] == expected.pinned.ids

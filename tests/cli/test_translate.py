@@ -40,21 +40,21 @@ def test_options_reach_the_search(cutaway, translator: Path):
         assert result.code == 0, result.err
         return result.out.splitlines()
 
-    plain = lines("--max-tokens", "8")
-    ranked = [line.split("\t") for line in lines("--max-tokens", "8", "--nbest", "3")]
+    plain = lines("--max-new-tokens", "8")
+    ranked = [line.split("\t") for line in lines("--max-new-tokens", "8", "--n-best", "3")]
     assert [text for _, text in ranked[::3]] == plain
     for start in range(0, len(ranked), 3):
         scores = [float(score) for score, _ in ranked[start : start + 3]]
         assert scores == sorted(scores, reverse=True)
-    assert lines("--max-tokens", "8", "--to", "zh") != plain
-    assert lines("--max-tokens", "8", "--beam", "1") != plain
-    assert lines("--max-tokens", "3") != plain
-    assert lines("--max-tokens", "8", "--min-tokens", "7") != plain
-    assert lines("--max-tokens", "8", "--length-penalty", "5") != plain
+    assert lines("--max-new-tokens", "8", "--to", "zh") != plain
+    assert lines("--max-new-tokens", "8", "--beam", "1") != plain
+    assert lines("--max-new-tokens", "3") != plain
+    assert lines("--max-new-tokens", "8", "--min-new-tokens", "7") != plain
+    assert lines("--max-new-tokens", "8", "--length-penalty", "5") != plain
 
 
 def test_json_holds_everything(cutaway, translator: Path):
-    result = cutaway("translate", "-m", translator, "--json", "--nbest", "2", given="好久不见。\n\n")
+    result = cutaway("translate", "-m", translator, "--json", "--n-best", "2", given="好久不见。\n\n")
     full, blank = (json.loads(line) for line in result.out.splitlines())
     assert full["source_pieces"][0] == ">>eng<<"
     assert full["to"] == "en"

@@ -55,14 +55,14 @@ def test_a_mistake_is_told_in_one_line(cutaway: Run, arguments: tuple[str, ...],
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("translat",), "错误：cutaway 没有命令 'translat'（是不是 'translate'？），可用的有 demo, "),
+        (("translat",), "错误：cutaway 没有命令 'translat'（是不是 'translate'？），可用的有 demo、translate、"),
         (
             ("translate", "好", "--beem", "3"),
             "错误：cutaway translate 没有选项 --beem（是不是 '--beam'？）；见 ",
         ),
         (
             ("inspect", "lens", "好", "--top", "0"),
-            "错误：--top 是 0，应为至少 1；见 cutaway inspect lens --help",
+            "错误：--top 为 0，应为至少 1；见 cutaway inspect lens --help",
         ),
         (("inspect", "drift", "好", "--word", "好"), "错误：cutaway inspect drift 需要 --other；见 "),
     ],
@@ -76,6 +76,11 @@ def test_in_chinese_too(
 
 
 def test_no_arguments_is_a_request_for_help(cutaway: Run, tmp_path: Path) -> None:
-    for arguments in ((), ("inspect",), ("tokenizer",)):
+    for arguments in ((), ("tokenizer",)):
         found = cutaway(*arguments)
         assert found.code == 2 and "Usage: cutaway" in found.out + found.err
+
+
+def test_a_text_on_standard_input_is_looked_into_though_no_question_is_named(cutaway: Run) -> None:
+    piped, named = cutaway("inspect", given="好久不见。"), cutaway("inspect", "overview", "好久不见。")
+    assert piped == named and piped.code == 0

@@ -27,7 +27,7 @@ def chat(
     ] = None,
     temperature: Temperature = 0.7,
     top_p: TopP = 0.95,
-    max_tokens: Annotated[int, option("Most new tokens of an answer.")] = 512,
+    max_new_tokens: Annotated[int, option("Most new tokens of an answer.")] = 512,
     seed: Seed = 0,
 ) -> None:
     loaded = open_model(model)
@@ -40,7 +40,7 @@ def chat(
         loaded,
         system=system,
         search=Search(sampling=Sampling(temperature=temperature, top_p=top_p, seed=seed)),
-        limits=Limits(max_tokens),
+        limits=Limits(max_new_tokens),
     )
     if not sys.stdin.isatty():
         for message in standard_lines():
@@ -70,7 +70,7 @@ def _answer(conversation: "Conversation", message: str) -> None:
             finish = token.finish
     write()
     if finish == "length":
-        note("the answer was cut: --max-tokens was reached, or the end of the model's positions")
+        note("the answer was cut: --max-new-tokens was reached, or the end of the model's positions")
 
 
 def _typed(sign: str) -> Iterator[str]:

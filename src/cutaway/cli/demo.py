@@ -20,7 +20,7 @@ TEXTS = (
 DRAWN = "我的猫在桌子下面睡觉。"
 NEXT = (
     ('cutaway translate "我不知道他在哪里。" --show alignment', TRANSLATOR),
-    ('cutaway translate "I have never been there." --nbest 3', TRANSLATOR),
+    ('cutaway translate "I have never been there." --n-best 3', TRANSLATOR),
     ('cutaway translate "你会说英语吗？" --show tokens --show scores', TRANSLATOR),
     ('cutaway inspect "我的猫在桌子下面睡觉。"', TRANSLATOR),
     ('cutaway inspect word "我的猫在桌子下面睡觉。" --at 3', TRANSLATOR),

@@ -13,8 +13,8 @@ from cutaway.zoo import POET
 def generate(
     prompt: Annotated[str | None, argument("The beginning; without it, standard input as one text.")] = None,
     model: ModelName = POET,
-    max_tokens: Annotated[int, option("Most new tokens.")] = 100,
-    min_tokens: Annotated[int, option("Fewest new tokens before the model may end.")] = 0,
+    max_new_tokens: Annotated[int, option("Most new tokens.")] = 100,
+    min_new_tokens: Annotated[int, option("Fewest new tokens before the model may end.")] = 0,
     temperature: Temperature = 0.8,
     top_k: TopK = 0,
     top_p: TopP = 0.95,
@@ -38,7 +38,7 @@ def generate(
     for remark in prepare_prompt(loaded, text, truncate=truncate).notes:
         note(remark)
     sampling = Sampling(repetition_penalty, temperature, top_k, top_p, min_p, seed)
-    limits = Limits(max_tokens, min_tokens)
+    limits = Limits(max_new_tokens, min_new_tokens)
     tokens = stream_text(loaded, text, search=Search(sampling=sampling), limits=limits, truncate=truncate)
     if as_json:
         for token in tokens:

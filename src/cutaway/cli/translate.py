@@ -38,12 +38,12 @@ def translate(
     ] = None,
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,
-    nbest: Annotated[int, option("How many translations of a text to print, best first.")] = 1,
+    n_best: Annotated[int, option("How many translations of a text to print, best first.")] = 1,
     length_penalty: Alpha = 0.6,
-    max_tokens: Annotated[
+    max_new_tokens: Annotated[
         int | None, option("Most tokens of a translation; not given: twice the source's and 20.")
     ] = None,
-    min_tokens: Annotated[int, option("Fewest tokens of a translation.")] = 0,
+    min_new_tokens: Annotated[int, option("Fewest tokens of a translation.")] = 0,
     truncate: Annotated[
         bool, option("Cut texts that are too long for the model, with a note.", "--truncate")
     ] = False,
@@ -61,7 +61,7 @@ def translate(
     wanted = list(dict.fromkeys(show or []))
     search = Search(
         beam=beam,
-        n_best=nbest,
+        n_best=n_best,
         length_penalty=LengthPenalty(length_penalty),
         alternatives=3 if as_json or Show.SCORES in wanted else 0,
         attention="mean" if as_json or Show.ALIGNMENT in wanted else None,
@@ -71,7 +71,7 @@ def translate(
             texts[start : start + _BATCH],
             to=to,
             search=search,
-            limits=Limits(max_tokens, min_tokens),
+            limits=Limits(max_new_tokens, min_new_tokens),
             truncate=truncate,
             numbered_from=start + 1,
         )
@@ -82,7 +82,7 @@ def translate(
             if as_json:
                 write(json.dumps(as_object(translation), ensure_ascii=False))
             else:
-                _print(translation, nbest, wanted)
+                _print(translation, n_best, wanted)
 
 
 def open_translator(model: str) -> "Translator":
@@ -94,9 +94,9 @@ def open_translator(model: str) -> "Translator":
     return Translator(loaded)
 
 
-def _print(translation: "Translation", nbest: int, wanted: list[Show]) -> None:
+def _print(translation: "Translation", n_best: int, wanted: list[Show]) -> None:
     for hypothesis in translation.hypotheses:
-        write(hypothesis.text if nbest == 1 else f"{hypothesis.score:.3f}\t{hypothesis.text}")
+        write(hypothesis.text if n_best == 1 else f"{hypothesis.score:.3f}\t{hypothesis.text}")
     source = translation.source
     if not source.ids:
         return

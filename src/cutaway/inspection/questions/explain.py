@@ -175,9 +175,7 @@ def _agreement(found: Explanation) -> Iterator[Prose]:
     verdict = say("{apart}, beyond the {bound} that rounding explains", apart=apart, bound=bound)
     if found.agrees:
         verdict = say("{apart}, within the {bound} that rounding explains", apart=apart, bound=bound)
-    yield Prose(
-        say("worked out"), say("{result} in float64 from these operands", result=f"{found.result:.9g}")
-    )
+    yield Prose(say("worked out"), say("{result:.9g} in float64 from these operands", result=found.result))
     yield Prose(say("the run had"), f"{found.recorded:.9g}")
     yield Prose(say("difference"), verdict)
 
