@@ -46,6 +46,8 @@ _ENTRIES = (
         "The stack of layers that reads a whole text at once, each token seeing all others.")),
     Entry(say("decoder"), "", say(
         "The stack of layers that writes a text token by token, each token seeing only those before it.")),
+    Entry(say("stack"), "", say(
+        "The blocks of an encoder or of a decoder, one after another: each reads what the one before it left.")),
     Entry(say("layer"), "L", say(
         "One step of the stack: a block with weights of its own; the same kind of block is repeated, with other "
         "weights each time.")),

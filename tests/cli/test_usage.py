@@ -55,7 +55,10 @@ def test_a_mistake_is_told_in_one_line(cutaway: Run, arguments: tuple[str, ...],
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("translat",), "错误：cutaway 没有命令 'translat'（是不是 'translate'？），可用的有 demo、translate、"),
+        (
+            ("translat",),
+            "错误：cutaway 没有命令 'translat'（是不是 'translate'？），可用的有 demo、translate、",
+        ),
         (
             ("translate", "好", "--beem", "3"),
             "错误：cutaway translate 没有选项 --beem（是不是 '--beam'？）；见 ",

@@ -20,7 +20,7 @@ from cutaway.glossary import GLOSSARY
 from cutaway.inspection.changes.change import Change
 from cutaway.inspection.changes.lists import write_change
 from cutaway.inspection.options import Progress, Repeated
-from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, find_question, names
+from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, Translating, find_question, names
 from cutaway.inspection.runs import run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
@@ -40,7 +40,7 @@ class Answer:
     model: str  # a bundled model's name, or a path
     text: str | None
     options: Mapping[str, object]  # those that were given, as they were given
-    output: str | None  # what the run's model wrote
+    output: str | None  # what the model wrote
     result: Drawn
 
     def page(self) -> Page:
@@ -172,7 +172,10 @@ class Session:
             other = options.get(parameter.name)
             if parameter.is_text and isinstance(other, str):
                 options[parameter.name] = run(self.loaded, other, **{**run_options, "target": None})
-        return Answer(question, self.model, text, given, output, question(subject, options, progress))
+        result = question(subject, options, progress)
+        if isinstance(result, Translating):
+            output = result.output
+        return Answer(question, self.model, text, given, output, result)
 
 
 def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:

@@ -80,7 +80,7 @@ def heads_of(
     layers: Sequence[int] | int | None = None,
     heads: Sequence[int] | int | None = None,
 ) -> Heads:
-    """Heads of a side; None: the last side there is (cross-attention in a pair), all layers, all heads. -1 is the last.
+    """Heads of a side, by default all heads of all layers, of cross-attention where there is some; -1 is the last.
 
     Raises CutawayError for a side that this model lacks, and for a layer or a head out of range.
     """

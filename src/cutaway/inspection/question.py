@@ -76,6 +76,15 @@ class Suggesting(Drawn):
         """In the order of a reader's way in."""
 
 
+class Translating(Drawn):
+    """A result that translated its text itself."""
+
+    @property
+    @abstractmethod
+    def output(self) -> str:
+        """What was written, control tokens left out."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A question with all that a command, a server or a page of reference needs to know of it."""

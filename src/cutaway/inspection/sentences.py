@@ -55,7 +55,8 @@ def sentence_ids(loaded: Loaded, text: str) -> list[int]:
 def sentence_settings(loaded: Loaded) -> SentenceSettings:
     """How the model's folder wants sentence vectors to be made; the mean, of length 1, where it does not say.
 
-    Raises CutawayError for a pooling that this family has not: the first token of a decoder-only model sees no other.
+    Raises CutawayError for a pooling that this family cannot have: the first token of a decoder-only model sees no
+    other.
     """
     settings = read_settings(loaded.path)
     if settings.pooling == "cls" and isinstance(loaded.model, DecoderOnly):

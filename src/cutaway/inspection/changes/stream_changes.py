@@ -89,7 +89,7 @@ class NoNorm(BlockChange):
     set: Literal["off"] = key(ONLY, default="off")
 
     def _norms(self, building: Building, place: Place) -> list[Sublayer | None]:
-        """None: the last norm of the stack, behind its last block."""
+        """The norms of a block that are meant; None stands for the stack's final norm."""
         found = [each for each in place.sublayers if self.part in (each.part, "*")]
         ends = place.layer == len(place.stack.layers) - 1 and building.config.has_final_norm
         final = ends and self.layer == "*" and self.part in ("final", "*")

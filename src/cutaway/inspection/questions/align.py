@@ -18,7 +18,7 @@ from cutaway.inspection.asked import OneHead, OneLayer
 from cutaway.inspection.options import Option
 from cutaway.inspection.page_parts import array, greatest, numbers_to
 from cutaway.inspection.patterns import head_maps, patterns, row_labels
-from cutaway.inspection.question import TRANSLATOR, question
+from cutaway.inspection.question import TRANSLATOR, Translating, question
 from cutaway.inspection.runs import Beam, GivenTarget, Run, Tokens, ToLanguage, run, tokenizer_of
 from cutaway.inspection.source_effect import Agreement, SourceEffect, agreement, source_effect
 from cutaway.inspection.terms import HEAD, LAYER, READS_WRITES, SOURCE, TARGET, WEIGHT, left, right
@@ -35,7 +35,6 @@ from cutaway.inspection.word_alignment import (
     word_weights,
 )
 from cutaway.page.blocks import Block, Heading, Line, Matrix, Page, Table, page
-from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.text.display import truncate
 from cutaway.text.tokens.tokenizer import Tokenizer
@@ -43,7 +42,7 @@ from cutaway.words import Text, say
 
 
 @dataclass(frozen=True, repr=False)
-class Alignment(Drawn):
+class Alignment(Translating):
     """A source and its translation, with the attention of decoding (Bahdanau et al. 2015, §5.2.1; of a Transformer:
     Vaswani et al. 2017, §3.2.3) beside the measured effect of each source token.
 
@@ -72,6 +71,10 @@ class Alignment(Drawn):
 
     def page(self) -> Page:
         return _page(self)
+
+    @property
+    def output(self) -> str:
+        return self.loaded.require_tokenizer().decode(self.outcome.ids)
 
     def run(self, hypothesis: Hypothesis) -> Run:
         """A forward pass that reads the source and writes this hypothesis: what every other question is asked of.
