@@ -184,7 +184,6 @@ CHINESE_DATA = {
     "inspection/changes/change.py": "the text that examples are tried on",
     "inspection/changes/stream_changes.py": "the texts that an example is tried on",
     "inspection/changes/token_changes.py": "a word of the text that examples are tried on",
-    "words.py": "an example in a docstring",
     "cli/demo.py": "the sentences that the demo translates",
     "cli/terminal.py": "an example of a text",
     "cli/tokenizer.py": "an example of a text",

@@ -15,7 +15,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeVar
 
 from cutaway.errors import CutawayError, brief, nearest
-from cutaway.words import Phrase, Text, listed, phrase, say
+from cutaway.words import Phrase, Text, listed, names_of, phrase, say
 
 T = TypeVar("T")
 # A number above it, where no other bound is given, is a mistake.
@@ -141,7 +141,7 @@ def _parse(
                 where=where,
                 key=f"{prefix}{name}",
                 hint=nearest(str(name), known),
-                known=list(known),
+                known=names_of(known),
             )
         shown = prefix + spelled.get(name, name)
         arguments[name] = _convert(hints[name], value, where, shown)
@@ -193,7 +193,7 @@ def _convert(hint: object, value: object, where: object, name: str) -> object:
             return value
         choices = [str(choice) for choice in arguments]
         close = nearest(value, choices) if isinstance(value, str) else ""
-        raise _wrong(where, name, value, say("one of {choices}{hint}", choices=list(choices), hint=close))
+        raise _wrong(where, name, value, say("one of {choices}{hint}", choices=names_of(choices), hint=close))
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise _wrong(where, name, value, say("a list"))

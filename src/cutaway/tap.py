@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.errors import CutawayError
-from cutaway.words import Phrase, listed, say
+from cutaway.words import Phrase, listed, names_of, say
 
 Edit = Callable[[Tensor], Tensor]
 
@@ -129,7 +129,9 @@ class Trace:
             pattern = min(self._unmatched)
             near = get_close_matches(pattern, self._matches, n=3, cutoff=0.4)
             raise TapError(
-                "no tap matched {pattern!r}; nearest: {near}", pattern=pattern, near=list(near) or "–"
+                "no tap matched {pattern!r}; nearest: {near}",
+                pattern=pattern,
+                near=names_of(near) if near else "–",
             )
 
     def __getitem__(self, name: str) -> Tensor:
@@ -141,7 +143,7 @@ class Trace:
                 "tap {name!r} was recorded {n} times, expected once; recorded: {near}",
                 name=name,
                 n=len(values),
-                near=list(near) or "–",
+                near=names_of(near) if near else "–",
             )
         return values[0]
 

@@ -17,9 +17,8 @@ FOLDER = Path(__file__).with_name("locale")
 class Phrase:
     """A template with its values, which can be said in any language of the catalogue, now or by whom it is sent to.
 
-    The template is written as `str.format` reads it. A value may be a phrase, an error that has one, or a
-    list: it is then said in the same language. `context` tells apart what English spells alike and another language
-    does not.
+    The template is written as `str.format` reads it. A value may be a phrase, or an error that has one: it is then
+    said in the same language. `context` tells apart what English spells alike and another language does not.
     """
 
     template: str
@@ -71,13 +70,17 @@ def told(template: str, **values: object) -> str:
 
 
 def listed(texts: Iterable[Text], between: Text | None = None) -> Phrase:
-    """Several texts as one, with commas between them (Chinese: 、) or what is given."""
-    between = say(", ") if between is None else between
-    values: dict[str, object] = {"between": between}
-    for place, text in enumerate(texts):
-        values[f"n{place}"] = text
-    names = [f"{{{name}}}" for name in values if name != "between"]
-    return Phrase("{between}".join(names), values)
+    """Several texts as one, with commas between them or what is given."""
+    values: dict[str, object] = {f"n{place}": text for place, text in enumerate(texts)}
+    names = [f"{{{name}}}" for name in values]
+    if isinstance(between, str):
+        return Phrase(between.replace("{", "{{").replace("}", "}}").join(names), values)
+    return Phrase("{between}".join(names), {**values, "between": between or say(", ")})
+
+
+def names_of(things: Iterable[object]) -> Phrase:
+    """Names of things one after another, as each language sets them apart."""
+    return listed(map(str, things), say_in("list", ", "))
 
 
 def reader_locale() -> Locale:
@@ -98,7 +101,4 @@ def catalogue(locale: str) -> gettext.NullTranslations:
 
 def _said(value: object, locale: Locale, marks: Mapping[int, str] | None) -> object:
     message = getattr(value, "message", value) if isinstance(value, Exception) else value
-    if isinstance(message, list):
-        names = [each if isinstance(each, Phrase) else str(each) for each in message]
-        message = listed(names, say_in("list", ", "))
     return message.said(locale, marks) if isinstance(message, Phrase) else value

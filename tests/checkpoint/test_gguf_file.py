@@ -140,7 +140,7 @@ def test_as_many_tensors_as_are_allowed(tmp_path: Path) -> None:
         whole(tensors=[tensor(b"t%d" % i, (8,), offset=32 * i) for i in range(100_000)], data=3_200_000)
     )
     # minutes if it were quadratic
-    with takes_less_than(3):
+    with takes_less_than(5):
         assert len(read_header(path).tensors) == 100_000
 
 

@@ -47,7 +47,7 @@ def test_sizes_that_the_weights_do_not_have(
     path = write(tmp_path, kind)
     folder.load(path)
     change_json(path / "config.json", **changes)
-    with takes_less_than(1), grows_less_than(50), pytest.raises(CutawayError) as error:
+    with takes_less_than(2), grows_less_than(50), pytest.raises(CutawayError) as error:
         folder.load(path)
     assert message in str(error.value)
     assert str(path) in str(error.value)

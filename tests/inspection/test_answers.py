@@ -163,7 +163,7 @@ def test_what_does_not_go_together_is_refused_before_weights_are_read(
         (poet, "lens", "好", {"topp": 3}, r"lens: unknown key 'topp' \(did you mean 'top'\?\)"),
         (poet, "lens", "好", {"beem": 3}, r"lens: unknown key 'beem' \(did you mean 'beam'\?\)"),
         (poet, "neighbours", None, {"token": 5, "beam": 3}, "neighbours: unknown key 'beam'"),
-        (poet, "lens", "好", {"beam": 0}, "beam is 0, expected at least 1"),
+        (poet, "lens", "好", {"beam": 0}, "beam is 0, expected 1 to 32"),
         (poet, "lens", "好", {"max_new_tokens": -1}, "max_new_tokens is -1, expected at least 0"),
         (poet, "drift", "好", {"word": "好"}, "drift: key 'other' is missing"),
     ):

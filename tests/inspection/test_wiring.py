@@ -73,7 +73,7 @@ def test_numbers_are_read_alike() -> None:
     for given, message in (
         (3, "there is no layer 3, expected 0 to 2, or -1 for the last"),
         ([], "no layer is named, expected at least one of 0 to 2"),
-        ([1, -2], r"layer: 1, 1 names one twice, expected each once"),
+        ([1, -2], r"layer: \[1, 1\] names one twice, expected each once"),
     ):
         with pytest.raises(CutawayError, match=message):
             chosen(what, given, 3)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from cutaway.checkpoint.table import Config, Key, Value
 from cutaway.config import ModelConfig, RopeScaling, to_dict
 from cutaway.errors import CutawayError
+from cutaway.words import names_of
 
 
 def unsupported(value: Value, known: Iterable[str]) -> CutawayError:
-    return CutawayError("{value!r} is not supported, only {known}", value=value, known=list(known))
+    return CutawayError("{value!r} is not supported, only {known}", value=value, known=names_of(known))
 
 
 # Control tokens.

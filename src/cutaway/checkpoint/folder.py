@@ -23,7 +23,7 @@ from cutaway.errors import CutawayError, about, brief
 from cutaway.files import check_links, inside, read_inside, read_text, write_json
 from cutaway.models.build import Model, skeleton
 from cutaway.text.tokens.tokenizer import Tokenizer
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, names_of, say
 
 DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 TEMPLATE = "chat_template.jinja"
@@ -140,7 +140,7 @@ def open_contents(path: Path | str) -> Contents:
                 "{path}: holds {count} GGUF files; give one of them: {names}",
                 path=path,
                 count=len(found),
-                names=found[:9],
+                names=names_of(found[:9]),
             )
         path = inside(path, found[0])
     if not path.is_file():

@@ -18,6 +18,7 @@ from cutaway.checkpoint.gguf_names import ARCHITECTURES, KEYS, NEUTRAL, GgufArch
 from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.errors import CutawayError, about, nearest
 from cutaway.text.tokens.gguf_vocabulary import from_gguf
+from cutaway.words import names_of
 
 NO_ID = 2**32 - 1  # how a file says that a token of this role does not exist
 ENDS = ("eos", "eot", "eom")  # of the text, of a turn, of a message: each ends what is generated
@@ -70,7 +71,7 @@ def _architecture(metadata: Mapping[str, object]) -> GgufArchitecture:
             "general.architecture is {name!r}{hint}; supported: {known}",
             name=name,
             hint=nearest(str(name), known),
-            known=list(known),
+            known=names_of(known),
         )
     found = next(a for a in named if a.marked_by is None or metadata.get(f"{a.name}.{a.marked_by}"))
     for key, neutral in NEUTRAL.items():

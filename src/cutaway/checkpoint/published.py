@@ -12,7 +12,7 @@ from cutaway.checkpoint.architectures.t5 import T5, T5_GATED
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
-from cutaway.words import listed, say
+from cutaway.words import listed, names_of, say
 
 # Where several can express a model, it is written as the first.
 ARCHITECTURES = (
@@ -38,7 +38,7 @@ def architecture_of(config: Mapping[str, object], tensors: Collection[str]) -> A
             "model_type is {kind!r}{hint}; supported: {types}",
             kind=kind,
             hint=nearest(str(kind), types),
-            types=list(types),
+            types=names_of(types),
         )
     found = next((a for a in known if a.when(config)), known[0])
     named = config.get("architectures")

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from cutaway.checkpoint.stored import Place, Stored, changed, check_range, version_of
 from cutaway.errors import CutawayError, about, brief
 from cutaway.files import inside, parse_json, read_inside, unreadable, write_json
-from cutaway.words import Text, say
+from cutaway.words import Text, names_of, say
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -138,7 +138,7 @@ def read_header(path: Path) -> dict[str, Stored]:
                     "tensor {name!r} has the dtype {dtype}, expected one of {known}",
                     name=name,
                     dtype=entry["dtype"],
-                    known=list(DTYPES),
+                    known=names_of(DTYPES),
                 )
             shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
             place = Place(path, version, 8 + length + entry["data_offsets"][0])

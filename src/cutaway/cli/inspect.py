@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from cutaway.cli.help import Command, Group, Listed, argument, option
 from cutaway.cli.terminal import note, progress, standard_input, texts_from, write, write_page
 from cutaway.errors import CutawayError
-from cutaway.words import Locale, reader_locale, say, told
+from cutaway.words import Locale, names_of, reader_locale, say, told
 from cutaway.zoo import TRANSLATOR
 
 # a command's module loads nothing heavy at its top
@@ -198,7 +198,7 @@ class Shared:
         if self.save is not None:
             names = save(self.save, answer.about(), answer.result)
             more = say(" and {n} more", n=len(names) - 6) if len(names) > 6 else ""
-            note("{path}: {names}{more}", path=self.save, names=names[:6], more=more)
+            note("{path}: {names}{more}", path=self.save, names=names_of(names[:6]), more=more)
         if self.svg is not None:
             for path in write_figures(self.svg, page, locale):
                 note("{path}: {size:,.0f} kB", path=path, size=path.stat().st_size / 1000)

@@ -13,7 +13,7 @@ from typer._click.exceptions import (
 )
 
 from cutaway.errors import brief, nearest
-from cutaway.words import Phrase, Text, listed, say
+from cutaway.words import Phrase, Text, listed, names_of, say
 
 
 def usage_error(error: ClickException) -> Phrase:
@@ -40,7 +40,7 @@ def _problem(error: ClickException, command: str) -> Text:
     if message.startswith("No such command") and isinstance(error, UsageError) and error.ctx is not None:
         given, known = message.split("'")[1], list(getattr(error.ctx.command, "commands", {}))
         return say("{command} has no command {given!r}{hint}, expected one of {known}",
-                   command=command, given=given, hint=nearest(given, known), known=list(known))  # fmt: skip
+                   command=command, given=given, hint=nearest(given, known), known=names_of(known))  # fmt: skip
     if message.startswith("Got unexpected extra"):
         extra = message.rpartition("(")[2].removesuffix(")")
         return say("{command} does not take {extra!r} as well (a text of several words stands in quotes)",

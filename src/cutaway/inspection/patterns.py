@@ -15,7 +15,7 @@ from cutaway.inspection.runs import Run, Tokens
 from cutaway.inspection.terms import KEY, QUERY, READS_WRITES, WEIGHT
 from cutaway.inspection.wiring import Place, Side, chosen, places, sides
 from cutaway.page.blocks import Atlas, Matrix, Scale
-from cutaway.words import Text, say
+from cutaway.words import Text, names_of, say
 
 Stage = Literal["scores", "scaled", "masked", "pattern"]
 
@@ -69,7 +69,7 @@ class Patterns:
                     "{what} {number} was not asked for, expected one of {there}",
                     what=what,
                     number=number,
-                    there=list(there),
+                    there=names_of(there),
                 )
         return self.values[self.layers.index(layer), self.heads.index(head)]
 

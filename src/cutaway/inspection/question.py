@@ -24,7 +24,7 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.options import Parameter, Progress, bounded, checked, read_signature
 from cutaway.inspection.runs import Run, run
 from cutaway.page.drawn import Drawn
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, names_of, say
 
 Subject = Literal["text", "model", "files"]
 Group = Literal["model", "text", "attention", "layers", "space", "matrices", "causes", "changes"]
@@ -154,7 +154,7 @@ def find_question(name: str) -> Question:
                 "there is no question {name!r}{hint}, expected one of {known}",
                 name=name,
                 hint=nearest(name, names()),
-                known=list(names()),
+                known=names_of(names()),
             )
         import_module(f"cutaway.inspection.questions.{name}")
     return QUESTIONS[name]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.answers import fields_of
-from cutaway.words import Phrase, said
+from cutaway.words import Phrase, names_of, said
 
 Texts = str | Sequence[object]  # one text, or lists of texts as rectangular as a tensor
 ENDINGS = (".safetensors", ".npz", ".csv")
@@ -29,7 +29,7 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
             path=path,
             given=repr(path.suffix) if path.suffix else "nothing",
             hint=nearest(path.suffix, endings),
-            expected=list(endings),
+            expected=names_of(endings),
         )
     if not path.parent.is_dir():
         raise CutawayError(

@@ -24,7 +24,7 @@ from cutaway.nn.mlp import MLP
 from cutaway.nn.moe import MoE
 from cutaway.nn.norm import PostNorm, PreNorm
 from cutaway.nn.stack import Stack
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, Text, names_of, say
 
 Side = Literal["encoder", "decoder", "cross"]
 StackName = Literal["encoder", "decoder"]
@@ -127,7 +127,7 @@ def stack_of(model: Model, side: str) -> Stack:
             side=side,
             hint=nearest(side, there),
             family=model.config.family,
-            there=list(there),
+            there=names_of(there),
         )
     if side == "encoder":
         assert not isinstance(model, DecoderOnly)

@@ -9,6 +9,7 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.models.encoder_only import EncoderOnly
+from cutaway.words import names_of
 
 Model = EncoderDecoder | DecoderOnly | EncoderOnly
 
@@ -80,7 +81,7 @@ def preset_values(name: object, where: object) -> dict[str, object]:
             where=where,
             name=name,
             hint=nearest(str(name), PRESETS),
-            presets=list(PRESETS),
+            presets=names_of(PRESETS),
         )
     return PRESETS[name]
 

@@ -19,7 +19,7 @@ from cutaway.train.progress import Tell
 from cutaway.train.recipe import DataPart, Recipe, Source, TokenizerPart
 from cutaway.train.state import damage, write_folder
 from cutaway.train.validation import Direction
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, names_of, say
 
 TRAINING, VALIDATION = say("training"), say("validation")
 TextBatches = WindowBatches | DocumentBatches | MaskedBatches
@@ -219,7 +219,7 @@ def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair],
                 "data.validation.domains: no pair is of domain {domain!r}{hint}; domains: {known}",
                 domain=domain,
                 hint=nearest(domain, known),
-                known=sorted(known),
+                known=names_of(sorted(known)),
             )
     candidates = [pair for pair in pairs if not domains or pair.domain in domains]
     held = sorted(candidates, key=lambda pair: _hash(f"{pair.source}\t{pair.target}"))[:wanted]
@@ -241,7 +241,7 @@ def _weights(data: DataPart, domains: set[str]) -> dict[str, float]:
             "data.weights.{domain}: no example is of that domain{hint}; domains: {domains}",
             domain=domain,
             hint=nearest(domain, domains),
-            domains=sorted(domains),
+            domains=names_of(sorted(domains)),
         )
     other = data.weights.get("*", 1.0)
     return {domain: data.weights.get(domain, other) for domain in domains}

@@ -15,7 +15,7 @@ from cutaway.files import override, read_toml
 from cutaway.models.build import preset_values
 from cutaway.text.corpus import Errors, Split
 from cutaway.text.tokens.plan import Kind, Normalization
-from cutaway.words import Text, say
+from cutaway.words import Text, names_of, say
 
 ObjectiveName = Literal["seq2seq", "causal", "masked"]
 OptimizerName = Literal["adamw", "muon"]
@@ -127,7 +127,7 @@ class Source:
                     path=self.path,
                     name=name,
                     hint=nearest(name, self.columns),
-                    columns=list(self.columns),
+                    columns=names_of(self.columns),
                 )
 
 
@@ -249,7 +249,7 @@ class Limits:
         if len(given) != 1:
             raise CutawayError(
                 "exactly one of steps, tokens and minutes says how long to train; given: {given}",
-                given=list(given) or say("none"),
+                given=names_of(given) if given else say("none"),
             )
         if self.patience is not None and self.validate_every is None:
             raise CutawayError("patience needs validate_every: early stop looks at validations")

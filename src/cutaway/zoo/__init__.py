@@ -6,6 +6,7 @@ This module knows paths only; `cutaway.checkpoint` opens what it finds.
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.words import names_of
 
 _HERE = Path(__file__).parent
 TRANSLATOR, POET, MASKED = "translate-zh-en", "poet-zh", "bert-tiny"
@@ -43,5 +44,5 @@ def find(name_or_path: str | Path) -> Path:
         "no model {text!r}: neither a folder nor a bundled model{hint}; bundled: {names}",
         text=text,
         hint=nearest(text, models),
-        names=list(models),
+        names=names_of(models),
     )

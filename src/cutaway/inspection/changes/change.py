@@ -20,7 +20,7 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.runs import Run, stacks, token_id
 from cutaway.inspection.wiring import STACKS, All, Place, Side, places, sides, stack_name
 from cutaway.tap import Edit
-from cutaway.words import Phrase, listed, say
+from cutaway.words import Phrase, listed, names_of, say
 from cutaway.zoo import TRANSLATOR
 
 Token = int | str  # an id, or a text that is one token: see `text.tokens.named_token.find_token`
@@ -232,18 +232,18 @@ class Building:
                 "this change is for side {allowed}, but this {family} model has only {existing}",
                 allowed=listed(allowed, say(" or ")),
                 family=family,
-                existing=list(existing),
+                existing=names_of(existing),
             )
         named = given or (there[0] if len(existing) == 1 else None)
         if named is None:
-            raise CutawayError("key 'side' is missing; this model has {there}", there=list(there))
+            raise CutawayError("key 'side' is missing; this model has {there}", there=names_of(there))
         found: list[Side] = [each for each in there if named in (each, "*")]
         if not found:
             raise CutawayError(
                 "side is {named!r}{hint}, expected one of {there} for this change to this {family} model",
                 named=named,
                 hint=nearest(named, there),
-                there=list(there),
+                there=names_of(there),
                 family=family,
             )
         return found

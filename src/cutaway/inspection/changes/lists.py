@@ -23,7 +23,7 @@ from cutaway.inspection.changes import attention_changes, position_changes, stre
 from cutaway.inspection.changes.change import Building, Change
 from cutaway.inspection.runs import Run
 from cutaway.tap import Edit
-from cutaway.words import Phrase, say
+from cutaway.words import Phrase, names_of, say
 
 Changes = Sequence[Mapping[str, object] | Change] | str  # objects, or their JSON text
 
@@ -95,7 +95,7 @@ def _read(given: object, where: str) -> Change:
             where=where,
             op=brief(op),
             hint=nearest(op, OPS) if isinstance(op, str) else "",
-            known=list(OPS),
+            known=names_of(OPS),
         )
     kind = OPS[op]
     names = {spelled(field.name): field.name for field in dataclasses.fields(kind)}

@@ -407,7 +407,7 @@ def _facts(found: Anatomy) -> Iterator[Block]:
     sizes = {
         dtype.replace("fp16", "fp16/bf16"): size for dtype, size in found.memory.items() if dtype != "bf16"
     }
-    weights = " · ".join(f"{dtype} {amount(size, 'B')}" for dtype, size in sizes.items())
+    weights = listed((f"{dtype} {amount(size, 'B')}" for dtype, size in sizes.items()), " · ")
     kinds = [
         each.dtype if len(found.stored) == 1 else f"{each.tensors} {each.dtype}" for each in found.stored
     ]

@@ -34,7 +34,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.tap import Edit
 from cutaway.text.display import truncate
-from cutaway.words import Text, say, say_in
+from cutaway.words import Text, names_of, say, say_in
 
 _ROWS = 64  # positions whose distributions are compared at a time, in float64
 
@@ -128,7 +128,7 @@ def diff(
             say(
                 "A change, such as {example}. Kinds of change, each with its own keys (docs/changes.md): {ops}.",
                 example=json.dumps({"op": "head", **OPS["head"].example.change}),
-                ops=list(OPS),
+                ops=names_of(OPS),
             ),
             each="change",
             read=read_changes,

@@ -21,7 +21,7 @@ from cutaway.page.blocks import Bar, Block, Heading, Matrix, Page, Prose, Table,
 from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import share
 from cutaway.text.display import truncate
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, Text, names_of, say
 
 _TAPS = ("router", "expert_index", "expert_weight")
 
@@ -86,7 +86,7 @@ def experts(run: Run, *, layer: OneLayer = None) -> Experts:
         raise CutawayError(
             "layer is {layer}, expected one with experts: {there}",
             layer=layer,
-            there=sorted({place.layer for place in mixed}),
+            there=names_of(sorted({place.layer for place in mixed})),
         )
     watch = [f"{place.path}.mlp.{name}" for place in asked for name in _TAPS]
     trace = run.seen(dict.fromkeys(watch, lambda x: x[0]))
@@ -153,7 +153,7 @@ def _page(found: Experts) -> Page:
         "On one text a load is uneven by chance too.",
         n=found.n_experts,
     )
-    dense = say("Layers without experts: {names}.", names=list(found.dense))
+    dense = say("Layers without experts: {names}.", names=names_of(found.dense))
     loads = [Heading(say("The loads of all layers")), _loads(found)] if n_layers > 1 else []
     return page(
         first.title,

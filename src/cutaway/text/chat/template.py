@@ -18,6 +18,7 @@ from cutaway.errors import CutawayError
 from cutaway.text.chat import process
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.text.tokens.vocabulary import ROLES as CONTROL_ROLES
+from cutaway.words import names_of
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # Noncharacters first: no text has a use for them.
@@ -54,7 +55,7 @@ def render(
                 "message {number} has the role {role!r}, expected one of {roles}",
                 number=number,
                 role=message.get("role"),
-                roles=list(ROLES),
+                roles=names_of(ROLES),
             )
     spellings = spellings_of(tuple(controls))
     chat = [dict(message) for message in messages]

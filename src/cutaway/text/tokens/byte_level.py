@@ -14,6 +14,7 @@ from cutaway.files import read_json
 from cutaway.text.tokens import tokenizer_json
 from cutaway.text.tokens.plan import ROBERTA_ROLES
 from cutaway.text.tokens.tokenizer_json import Part
+from cutaway.words import names_of
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ def read_tiktoken(file: Path, settings: Mapping[str, object]) -> tuple[Part, dic
             "give the model's tokenizer.json instead",
             file=file,
             count=len(ranks),
-            counts=[f"{count:,}" for count in _KNOWN],
+            counts=names_of([f"{count:,}" for count in _KNOWN]),
         )
     names = {piece: spelled(piece) for piece in ranks}
     merges = [

@@ -16,7 +16,7 @@ from cutaway.text.tokens.sentencepiece_model import (
 )
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.text.tokens.tokenizer_json import Part
-from cutaway.words import Text, say
+from cutaway.words import Text, names_of, say
 
 _PREFIX = "tokenizer.ggml."
 _ROLE_KEYS = {
@@ -86,7 +86,7 @@ class _Reader:
                 key=_PREFIX + "pre",
                 value=brief(name),
                 hint=nearest(name, _CUT_OF) if isinstance(name, str) else "",
-                known=list(_CUT_OF),
+                known=names_of(_CUT_OF),
             )
         merges = [
             byte_level.merge(text, f"{_PREFIX}merges[{number}]")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from cutaway.errors import CutawayError, nearest
+from cutaway.words import names_of
 
 Kind = Literal["bpe-bytes", "bpe", "unigram", "wordpiece", "words", "characters"]
 Normalization = Literal["none", "nfc", "nfkc"]
@@ -41,7 +42,7 @@ class Plan:
                     name=name,
                     value=value,
                     hint=hint,
-                    choices=list(choices),
+                    choices=names_of(choices),
                 )
         if self.vocab_size is None and self.kind not in ("words", "characters"):
             raise CutawayError("vocab_size is needed for a {kind} vocabulary", kind=self.kind)

@@ -6,6 +6,7 @@ from cutaway.errors import CutawayError, nearest
 from cutaway.text import display
 from cutaway.text.tokens import byte_level
 from cutaway.text.tokens.encoding import BYTE_PIECE
+from cutaway.words import names_of
 
 ROLES = ("pad", "unk", "bos", "eos", "mask", "cls", "sep")
 _USUAL = {
@@ -70,7 +71,7 @@ class Vocabulary:
                 "{where}: no {name} token, which is needed here (roles there: {roles})",
                 where=self._where,
                 name=name,
-                roles=list(self._roles) or "—",
+                roles=names_of(self._roles) if self._roles else "—",
             )
         return id
 
@@ -120,7 +121,7 @@ def check_role(name: str) -> None:
             "unknown role {name!r}{hint}; roles: {roles}",
             name=name,
             hint=nearest(name, ROLES),
-            roles=list(ROLES),
+            roles=names_of(ROLES),
         )
 
 

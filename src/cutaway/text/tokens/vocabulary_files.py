@@ -13,7 +13,7 @@ from cutaway.text.tokens.cutting import SETTING
 from cutaway.text.tokens.plan import BERT_ROLES
 from cutaway.text.tokens.sentencepiece_ids import BOTH, NUMBERS, SIDES, JointVocabulary
 from cutaway.text.tokens.tokenizer_json import FLAGS, Part
-from cutaway.words import say
+from cutaway.words import names_of, say
 
 MOST_BYTES = 100_000_000  # three times the largest that is published
 _SUFFIXES = (".json", ".txt", ".spm", ".model", ".bpe", ".tiktoken")
@@ -74,7 +74,7 @@ def read(path: Path) -> tuple[str, dict[str, object], str, JointVocabulary | Non
             "{path}: no tokenizer there (expected {expected}){holds}",
             path=path,
             expected=EXPECTED,
-            holds=say("; the folder holds {names}", names=beside[:8]) if beside else "",
+            holds=say("; the folder holds {names}", names=names_of(beside[:8])) if beside else "",
         )
     kind, file = found
     for each in [file] if file == path else sorted(file.parent.glob("*")):
@@ -206,7 +206,7 @@ def _listed(settings: Mapping[str, object], file: Path) -> dict[int, Part]:
                     "added_tokens_decoder[{key!r}] is {value}, expected content, and true or false for {flags}",
                     key=key,
                     value=brief(token),
-                    flags=list(FLAGS),
+                    flags=names_of(FLAGS),
                 )
             id = tokenizer_json.checked_id(int(key) if key.isdecimal() else key, content)
             listed[id] = tokenizer_json.added_token(id, content, **flags)
