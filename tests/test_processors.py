@@ -13,12 +13,22 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
-NUMERIC = ("nn", "models", "parity", "inspection/arithmetic", "test_tap.py", "test_docs.py")
+ARITHMETIC = (
+    "inspection/test_arithmetic.py",
+    "inspection/test_rounding.py",
+    "inspection/test_vector_models.py",
+)
+NUMERIC = ("nn", "models", "parity", *ARITHMETIC, "test_tap.py", "test_docs.py")
 SETTINGS = {
     "default": {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     "own": {},
 }
+
+
+def test_the_tests_of_numbers_are_there() -> None:
+    """What is slow is not run each time, and a path that has moved would be found late."""
+    assert not [name for name in NUMERIC if not (ROOT / "tests" / name).exists()]
 
 
 @pytest.mark.slow
