@@ -49,7 +49,6 @@ EXEMPT = {
     "A translation to look at in": "names of questions",
     "rank needs a matrix": "the name of a question",
     "Learn a vocabulary (tokenizer train)": "a command",
-    "changes: no JSON": "an argument",
     "{path} has no output head, so there is no unembedding": "the value of an argument",
     "Token by token: the first ": "an attribute",
     'this model has no output head (head = "none")': "a key of config.json",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeVar
 
-from cutaway.errors import CutawayError, brief, nearest
+from cutaway.errors import CutawayError, about, brief, nearest
 from cutaway.words import Phrase, Text, listed, names_of, phrase, say
 
 T = TypeVar("T")
@@ -146,24 +146,17 @@ def _parse(
         shown = prefix + spelled.get(name, name)
         arguments[name] = _convert(hints[name], value, where, shown)
         if limits := known[name].metadata.get("key"):
-            _located(where, limits.check, shown, arguments[name])
+            with about(where):
+                limits.check(shown, arguments[name])
     for name, field in known.items():
         if field.default is MISSING and field.default_factory is MISSING and name not in arguments:
             known_as = field.metadata.get("key")
-            about = say(": {about}", about=known_as.about) if known_as else ""
+            meaning = say(": {about}", about=known_as.about) if known_as else ""
             raise CutawayError(
-                "{where}: key {key!r} is missing{about}", where=where, key=f"{prefix}{name}", about=about
+                "{where}: key {key!r} is missing{about}", where=where, key=f"{prefix}{name}", about=meaning
             )
-    place = say("{where}: {inside}", where=where, inside=inside) if inside else where
-    return _located(place, cls, **arguments)
-
-
-def _located(where: object, call: typing.Callable[..., T], *positional: Any, **named: Any) -> T:
-    """The result of a call, whose errors are told with the place that they are about."""
-    try:
-        return call(*positional, **named)
-    except ValueError as error:
-        raise CutawayError("{where}: {error}", where=where, error=error) from error
+    with about(say("{where}: {inside}", where=where, inside=inside) if inside else where):
+        return cls(**arguments)
 
 
 def _wrong(where: object, name: str, value: object, expected: Text) -> CutawayError:

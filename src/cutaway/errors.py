@@ -59,8 +59,8 @@ _SAID = {
 }
 
 
-def reason(error: Exception) -> Text:
-    """Why the system or a parser refused, without the place, which only some of them know."""
+def reason(error: Exception | str) -> Text:
+    """Why the system or a parser refused, as it says it, without the place, which only some of them know."""
     words = getattr(error, "strerror", None) or getattr(error, "msg", None) or str(error)
     return _SAID.get(words, words)
 

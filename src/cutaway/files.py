@@ -7,8 +7,10 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from cutaway.errors import CutawayError, brief, reason
+from cutaway.errors import CutawayError, about, brief, reason
+from cutaway.words import say
 
 # Of a file of settings. The commas bound what parsing it takes.
 MOST_BYTES = 16_000_000
@@ -48,45 +50,51 @@ def read_toml(path: Path) -> dict[str, object]:
         found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", str(error))
         words, line = found.groups() if found else (str(error).removesuffix(" (at end of document)"), "")
         place = f"{path}:{line}" if line else str(path)
-        raise CutawayError(
-            "{path}: not valid TOML: {reason}", path=place, reason=reason(ValueError(words))
-        ) from error
+        raise CutawayError("{path}: not valid TOML: {reason}", path=place, reason=reason(words)) from error
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """A JSON file that holds one object. Duplicate keys and NaN are refused: two readers could disagree."""
+    """A JSON file that holds one object, as `json_value` reads it."""
     return parse_json(read_text(path), path)
 
 
 def parse_json(text: str, path: Path) -> dict[str, object]:
     """The same for a text that stands in a file."""
+    with about(path):
+        value = json_value(text)
+        if not isinstance(value, dict):
+            raise CutawayError("expected a JSON object, got {value}", value=brief(value))
+        return value
 
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
-            raise CutawayError("{path}: key {key!r} stands there twice", path=path, key=key)
-        return found
 
-    def constant(name: str) -> object:
-        raise CutawayError("{path}: {name} is not JSON", path=path, name=name)
-
+def json_value(text: str) -> object:
+    """A JSON value. Raises CutawayError with the place in the text; duplicate keys and NaN are refused, for two readers
+    could disagree."""
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise CutawayError(
-            "{path}:{line}: not valid JSON: {reason}", path=path, line=error.lineno, reason=reason(error)
-        ) from error
+        place = say("character {at}", at=error.colno)
+        if "\n" in text:
+            place = say("line {line}, character {at}", line=error.lineno, at=error.colno)
+        raise CutawayError("not valid JSON: {reason} ({place})", reason=reason(error), place=place) from error
     except RecursionError as error:
-        raise CutawayError("{path}: nested too deeply", path=path) from error
+        raise CutawayError("JSON is nested too deeply") from error
     except CutawayError:
         raise
-    # a number of thousands of digits
     except ValueError as error:
-        raise CutawayError("{path}: not valid JSON: {reason}", path=path, reason=error) from error
-    if not isinstance(value, dict):
-        raise CutawayError("{path}: expected a JSON object, got {value}", path=path, value=brief(value))
-    return value
+        raise CutawayError("not valid JSON: a number has thousands of digits") from error
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise CutawayError("key {key!r} stands there twice", key=key)
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise CutawayError("{name} is not JSON", name=name)
 
 
 def override(values: Mapping[str, object], assignments: Sequence[str], where: str) -> dict[str, object]:

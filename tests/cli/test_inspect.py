@@ -166,7 +166,7 @@ def test_the_language_may_be_asked_for(cutaway: Run, masked: Path, monkeypatch: 
             "poet-zh is decoder-only; align needs an encoder-decoder model",
         ),
         (("experts", "好", "-m", POET), "poet-zh is decoder-only; experts needs a mixture of experts"),
-        (("diff", "好", "--change", "{"), "change '{' is no JSON"),
+        (("diff", "好", "--change", "{"), "change '{': not valid JSON: Expecting property name"),
     ],
 )
 def test_bad_input_is_told_in_a_line(cutaway: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -131,8 +131,12 @@ def test_what_a_command_spells() -> None:
         CutawayError, match=r"layers is '1;2', expected whole numbers with commas .* such as 0,3,-1"
     ):
         BY_NAME["layers"].read("1;2")
-    for broken in ("{", "[" * 100_000, "1" * 10_000):
-        with pytest.raises(CutawayError, match=r"thing .* is no JSON"):
+    for broken, message in (
+        ("{", r"thing '\{': not valid JSON: Expecting property name .* \(character 2\)"),
+        ("[" * 100_000, "thing .*: JSON is nested too deeply"),
+        ("1" * 10_000, "thing .*: not valid JSON: a number has thousands of digits"),
+    ):
+        with pytest.raises(CutawayError, match=message):
             BY_NAME["things"].read(broken)
 
 

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import tostring
 import pytest
 
 from cutaway.config import ModelConfig, parse
-from cutaway.inspection.questions.anatomy import diagram
+from cutaway.inspection.model_diagram import diagram
 from cutaway.models.build import PRESETS
 from cutaway.page.blocks import Box, Diagram, Tower
 from cutaway.page.diagram import BOTH, FRAME, diagram_figure, diagram_lines, hanging

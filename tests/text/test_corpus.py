@@ -185,12 +185,12 @@ def test_jsonl_gives_its_fields(write):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"text": ', "bad JSON at character 9"),
+        ('{"text": ', "not valid JSON: Expecting value (character 10)"),
         ('["text"]', "expected a JSON object, got ['text']"),
         ('{"text": 3}', "field 'text' is 3, expected a string"),
         ('{"txt": "a"}', "no field 'text' (did you mean 'txt'?); fields: txt"),
         ("{}", "no field 'text'; fields: —"),
-        ('{"text": "a", "text": "b"}', "key 'text' occurs twice"),
+        ('{"text": "a", "text": "b"}', "key 'text' stands there twice"),
         ('{"text": "a", "n": NaN}', "NaN is not JSON"),
         ('{"text": "\\ud800"}', "field 'text' has a lone surrogate"),
         ('{"text": ' + "[" * 10_000 + "]" * 10_000 + "}", "nested too deeply"),

@@ -6,14 +6,13 @@ name: leaving it out would give other vectors than the model's makers meant.
 """
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from cutaway.config import parse
-from cutaway.errors import CutawayError, nearest
-from cutaway.files import read_json, read_text
+from cutaway.errors import CutawayError, about, nearest
+from cutaway.files import json_value, read_json, read_text
 from cutaway.words import listed, say
 
 T = TypeVar("T")
@@ -157,10 +156,8 @@ def read_settings(folder: Path) -> SentenceSettings:
 def _read_steps(folder: Path) -> list[_Step]:
     """The steps of `modules.json`, known ones in a known order."""
     file = folder / MODULES
-    try:
-        entries = json.loads(read_text(_inside(folder, file)))
-    except (ValueError, RecursionError) as error:
-        raise CutawayError("{file}: not valid JSON: {error}", file=file, error=error) from error
+    with about(file):
+        entries = json_value(read_text(_inside(folder, file)))
     if not isinstance(entries, list):
         raise CutawayError(
             "{file}: expected a list of steps, got {kind}", file=file, kind=type(entries).__name__

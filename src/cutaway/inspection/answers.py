@@ -46,12 +46,14 @@ class Answer:
     def page(self) -> Page:
         """The result's page, captioned."""
         page = self.result.page()
+        # What a question of a model reads is an option of its own.
+        own = None if "text" not in self.options else str(self.options["text"])
         if isinstance(self.result, Suggesting):
             page = page.then(self._next(self.result))
         return page.explained(_terms_in(page)).captioned(
             Caption(
                 model=self.model,
-                text=self.text or (asked if isinstance(asked := self.options.get("text"), str) else None),
+                text=self.text or own,
                 output=self.output,
                 command=self.command(),
                 python=self.python(),

@@ -5,7 +5,6 @@ def lens(run: Run, *, top: Annotated[int, Option(say("Readings of a layer."), at
 
 import dataclasses
 import inspect
-import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from operator import or_
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from cutaway.config import parse
-from cutaway.errors import CutawayError, brief, nearest, reason
+from cutaway.errors import CutawayError, about, brief, nearest
+from cutaway.files import json_value
 from cutaway.words import Phrase, Text, listed, say
 
 # What is being done, how much of it is done, how much there is.
@@ -77,15 +77,8 @@ class Parameter:
         """A value as a command line spells it: JSON objects, numbers with commas between them, a token's id as `#123`.
         CutawayError for what it cannot be."""
         if isinstance(self.option, Repeated):
-            try:
-                read = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise CutawayError(
-                    "{name} {text} is no JSON: {error}",
-                    name=self.option.each,
-                    text=brief(text),
-                    error=reason(error),
-                ) from error
+            with about(f"{self.option.each} {brief(text)}"):
+                read = json_value(text)
             return read if isinstance(read, list) else [read]
         if get_origin(self.kind) is tuple and self.names_tokens:
             return tuple(read_token(part) for part in text.split(","))

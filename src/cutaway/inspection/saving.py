@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.answers import fields_of
-from cutaway.words import Phrase, names_of, said
+from cutaway.words import Phrase, names_of, said, say
 
 Texts = str | Sequence[object]  # one text, or lists of texts as rectangular as a tensor
 ENDINGS = (".safetensors", ".npz", ".csv")
@@ -27,7 +27,7 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
             "--{option} {path}: ends in {given}{hint}, expected {expected}",
             option=option,
             path=path,
-            given=repr(path.suffix) if path.suffix else "nothing",
+            given=repr(path.suffix) if path.suffix else say("nothing"),
             hint=nearest(path.suffix, endings),
             expected=names_of(endings),
         )

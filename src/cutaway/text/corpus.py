@@ -7,7 +7,6 @@ byte order mark is skipped. Nothing is dropped without being counted in a `Repor
 
 import codecs
 import gzip
-import json
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,10 @@ from dataclasses import dataclass, field
 from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 from cutaway.errors import CutawayError, about, brief, nearest
-from cutaway.files import unreadable
+from cutaway.files import json_value, unreadable
 from cutaway.words import Phrase, Text, listed, say
 
 Errors = Literal["strict", "replace", "skip"]
@@ -310,17 +309,7 @@ def read_jsonl(
 
 def _json_fields(line: str, fields: Sequence[str]) -> tuple[str, ...]:
     """Raises CutawayError with the reason alone."""
-    try:
-        value = json.loads(line, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise CutawayError("bad JSON at character {at}: {reason}", at=error.pos, reason=error.msg) from error
-    except RecursionError as error:
-        raise CutawayError("JSON is nested too deeply") from error
-    except CutawayError:
-        raise
-    # a number of thousands of digits
-    except ValueError as error:
-        raise CutawayError("bad JSON: {reason}", reason=error) from error
+    value = json_value(line)
     if not isinstance(value, dict):
         raise CutawayError("expected a JSON object, got {value}", value=brief(value))
     found: list[str] = []
@@ -337,19 +326,6 @@ def _json_fields(line: str, fields: Sequence[str]) -> tuple[str, ...]:
             raise CutawayError("field {name!r} has a lone surrogate, expected Unicode characters", name=name)
         found.append(text)
     return tuple(found)
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise CutawayError("key {name!r} occurs twice", name=twice)
-    return members
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise CutawayError("{name} is not JSON", name=name)
 
 
 def _complain(problem: Phrase, errors: Errors, report: Report) -> None:

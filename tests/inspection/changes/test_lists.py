@@ -85,8 +85,12 @@ def test_a_mistake_is_named_with_its_place(change: Any, message: str) -> None:
 
 
 def test_text_that_is_no_list_is_refused() -> None:
-    for text in ("[{", "[" * 100_000, "9" * 5_000):
-        with pytest.raises(CutawayError, match="changes: no JSON"):
+    for text, message in (
+        ("[{", r"changes: not valid JSON: Expecting property name .* \(character 3\)"),
+        ("[" * 100_000, "changes: JSON is nested too deeply"),
+        ("9" * 5_000, "changes: not valid JSON: a number has thousands of digits"),
+    ):
+        with pytest.raises(CutawayError, match=message):
             read_changes(text)
     with pytest.raises(CutawayError, match="expected a list"):
         read_changes("3")

@@ -21,8 +21,9 @@ from cutaway.checkpoint.folder import open_contents, read_config
 from cutaway.checkpoint.parameters import aliases
 from cutaway.config import ModelConfig, parse
 from cutaway.inspection.answers import plain
+from cutaway.inspection.model_diagram import diagram
 from cutaway.inspection.model_size import parts
-from cutaway.inspection.questions.anatomy import amount, anatomy, anatomy_of, compressed, diagram
+from cutaway.inspection.questions.anatomy import amount, anatomy, anatomy_of, compressed
 from cutaway.inspection.wiring import tap_names
 from cutaway.models.build import PRESETS
 from cutaway.models.encoder_decoder import EncoderDecoder

@@ -243,8 +243,8 @@ def test_a_residual_taken_from_another_text(cutaway: command.Run, tmp_path: Path
     ("change", "message"),
     [
         ((), "cutaway inspect diff needs --change; see cutaway inspect diff --help"),
-        (("--change", '{"op"'), "is no JSON: "),
-        (("--change", "9" * 5_000), "is no JSON: "),
+        (("--change", '{"op"'), "not valid JSON: Expecting ':' delimiter (character 6)"),
+        (("--change", "9" * 5_000), "not valid JSON: a number has thousands of digits"),
         (("--change", "3"), "changes[0] is 3, expected an object such as"),
         (("--change", '{"op": "hed"}'), "(did you mean 'head'?)"),
         (

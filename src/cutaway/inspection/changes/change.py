@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cutaway.config import checked, key
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError, about, nearest
 from cutaway.inspection.runs import Run, stacks, token_id
 from cutaway.inspection.wiring import STACKS, All, Place, Side, places, sides, stack_name
 from cutaway.tap import Edit
@@ -272,10 +272,8 @@ class Building:
 
     def id(self, name: str, token: Token, side: Side) -> int:
         """`token_id`, with `name`, what the token is in the change, in front of its messages."""
-        try:
+        with about(name):
             return token_id(self.run, token, side)
-        except CutawayError as error:
-            raise CutawayError("{name}: {error}", name=name, error=error) from error
 
 
 def as_it_is(x: Tensor) -> Tensor:

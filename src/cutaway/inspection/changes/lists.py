@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from cutaway.config import parse
-from cutaway.errors import CutawayError, brief, nearest
+from cutaway.errors import CutawayError, about, brief, nearest
+from cutaway.files import json_value
 from cutaway.inspection.changes import attention_changes, position_changes, stream_changes, token_changes
 from cutaway.inspection.changes.change import Building, Change
 from cutaway.inspection.runs import Run
@@ -56,10 +57,8 @@ def read_changes(changes: Changes) -> ChangeList:
     """
     if isinstance(changes, ChangeList):
         return changes
-    try:
-        listed: object = json.loads(changes) if isinstance(changes, str) else changes
-    except (ValueError, RecursionError) as error:
-        raise CutawayError("changes: no JSON: {error}", error=error) from error
+    with about("changes"):
+        listed: object = json_value(changes) if isinstance(changes, str) else changes
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise CutawayError("changes is {value}, expected a list", value=brief(listed))
     return ChangeList(_read(change, f"changes[{i}]") for i, change in enumerate(listed))
@@ -122,10 +121,7 @@ def edits(changes: Changes, run: Run, runs: Mapping[str, Run] | None = None) -> 
         return {}
     building = Building(run, runs or {}, listed)
     for place, change in sorted(enumerate(listed), key=lambda each: each[1].turn):
-        try:
+        with about(f"changes[{place}] ({change.op})"):
             change.check(building)
             change.edit(building)
-        except CutawayError as error:
-            where = f"changes[{place}] ({change.op})"
-            raise CutawayError("{where}: {error}", where=where, error=error) from error
     return building.built()

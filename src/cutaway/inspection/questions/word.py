@@ -40,7 +40,7 @@ class Word(Drawn):
     written: str | None  # what the model writes after it; None where nothing is written
     keys: Tokens
     weights: Tensor  # (L, H, S)
-    layers: Tensor  # (L, S), the mean of a layer's heads
+    layer_means: Tensor  # (L, S), the mean of a layer's heads
     mean: Tensor  # (S,), of all heads
     sharpness: Tensor  # (L, H)
     special_keys: tuple[int, ...]
@@ -85,7 +85,7 @@ def word(
         written=run.outcome.pieces[position] if writes else None,
         keys=where.keys,
         weights=weights,
-        layers=weights.float().mean(dim=1),
+        layer_means=weights.float().mean(dim=1),
         mean=weights.float().mean(dim=(0, 1)),
         sharpness=1 - entropy / keys_seen.double().log(),
         special_keys=special,
@@ -128,7 +128,7 @@ def _page(found: Word) -> Page:
 def _by_layer(found: Word) -> Table:
     """The keys that the heads of each layer weigh most, on average."""
     rows = []
-    for layer, heads in enumerate(found.layers):
+    for layer, heads in enumerate(found.layer_means):
         best = greatest(found.keys.pieces, heads, 4)
         weights = heads.topk(len(best)).values.tolist()
         rows.append((str(layer), *map(Tinted, best, weights)))
