@@ -394,7 +394,8 @@ class ModelConfig:
             )
         if self.n_experts and self.n_experts_per_token > self.n_experts:
             raise CutawayError(
-                "n_experts_per_token is {chosen}, more than there are experts (n_experts is {experts})",
+                "n_experts_per_token is {chosen}, more than there are experts (n_experts is {experts}); "
+                "choose at most as many",
                 chosen=self.n_experts_per_token,
                 experts=self.n_experts,
             )

@@ -141,7 +141,9 @@ def inside(folder: Path, name: str) -> Path:
     """`folder/name`, which must be a file there and not lead out of the folder by a link."""
     path = folder / name
     if not path.is_file():
-        raise CutawayError("{folder}: {name} is missing", folder=folder, name=name)
+        raise CutawayError(
+            "{folder}: {name} is missing; fetch the model's folder again, whole", folder=folder, name=name
+        )
     check_links(folder, [path])
     return path
 
@@ -153,7 +155,9 @@ def check_links(folder: Path, paths: Iterable[Path]) -> None:
     places = [real, real.parent.parent / "blobs"] if real.parent.name == "snapshots" else [real]
     for path in paths:
         if not any(path.resolve().is_relative_to(place) for place in places):
-            raise CutawayError("{path}: leads out of the model folder", path=path)
+            raise CutawayError(
+                "{path}: leads out of the model folder; put the file itself into the folder", path=path
+            )
 
 
 def read_inside(folder: Path, name: str, optional: bool = False) -> dict[str, object]:

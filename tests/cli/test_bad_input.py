@@ -106,7 +106,9 @@ def test_bad_bytes_on_standard_input(cutaway, translator: Path):
 def test_bad_bytes_in_an_argument(process, translator: Path):
     result = process("tokenize", b"\xff".decode(errors="surrogateescape"), "-t", translator)
     assert result.returncode == 2
-    assert result.stderr == b"error: the text is not valid UTF-8\n"
+    assert result.stderr.decode() == (
+        "error: the text is not valid UTF-8; set the terminal to UTF-8, or give the text in a file\n"
+    )
 
 
 def rewrite(name: str, change: Callable[[dict], None]) -> Callable[[Path], None]:

@@ -61,7 +61,9 @@ class Loaded:
     def require_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
             raise CutawayError(
-                "{path}: no tokenizer there, so text cannot be read or written", path=self.path
+                "{path}: no tokenizer there, so text cannot be read or written; "
+                "lay the model's tokenizer.json or vocabulary files beside it",
+                path=self.path,
             )
         return self.tokenizer
 
@@ -144,7 +146,11 @@ def open_contents(path: Path | str) -> Contents:
             )
         path = inside(path, found[0])
     if not path.is_file():
-        raise CutawayError("{path}: no such model folder", path=path)
+        raise CutawayError(
+            "{path}: no such model folder; "
+            "give a folder with config.json, a GGUF file or a bundled model (cutaway models lists them)",
+            path=path,
+        )
     if path.suffix.lower() != ".gguf":
         advice = _is_pickle(path.name) or say("give the folder that it lies in: {folder}", folder=path.parent)
         raise CutawayError(
@@ -227,7 +233,8 @@ def _check_sizes(config: ModelConfig, contents: Contents) -> None:
     n_parts = config.n_layers + encoder_layers + experts
     if n_parts > len(contents.tensors):
         raise CutawayError(
-            "asks for {parts:,} layers and experts, but {file} has only {tensors:,} tensors",
+            "asks for {parts:,} layers and experts, but {file} has only {tensors:,} tensors; "
+            "one of the two files belongs to another model",
             parts=n_parts,
             file=contents.weights_file,
             tensors=len(contents.tensors),
@@ -245,7 +252,8 @@ def _check_sizes(config: ModelConfig, contents: Contents) -> None:
     pieces = contents.tokenizer.vocab_size if contents.tokenizer is not None else 0
     if pieces > config.vocab_size:
         raise CutawayError(
-            "vocab_size is {size}, but the tokenizer has {pieces} pieces",
+            "vocab_size is {size}, but the tokenizer has {pieces} pieces; "
+            "the tokenizer belongs to another model: take that of this one",
             size=config.vocab_size,
             pieces=pieces,
         )

@@ -87,7 +87,7 @@ def open_weights(folder: Path) -> tuple[dict[str, Stored], str]:
             tensors[name] = stored
     if missing := sorted(set(file_of) - set(tensors)):
         raise CutawayError(
-            "{path}: tensor {name} is missing, which {index} says lies there",
+            "{path}: tensor {name} is missing, which {index} says lies there; fetch the file again",
             path=folder / file_of[missing[0]],
             name=missing[0],
             index=INDEX,

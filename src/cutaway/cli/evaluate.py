@@ -38,7 +38,9 @@ def evaluate(
     as_json: Annotated[bool, option("One JSON object with the scores.", "--json")] = False,
 ) -> None:
     if out is not None and not out.parent.is_dir():
-        raise CutawayError("{out}: there is no folder {parent} to write to", out=out, parent=out.parent)
+        raise CutawayError(
+            "{out}: there is no folder {parent} to write to; make it first", out=out, parent=out.parent
+        )
     sources, references = read_pairs(source, reference, labels, only or [])
     sources, references = sources[:limit], references[:limit]
     translator = open_translator(model)
@@ -116,7 +118,9 @@ def read_pairs(
             for file, lines in zip(files, texts, strict=True)
         )
         raise CutawayError(
-            "files whose lines belong together have different numbers of lines: {counts}", counts=counts
+            "files whose lines belong together have different numbers of lines: {counts}; "
+            "line k of one must belong to line k of the other",
+            counts=counts,
         )
     rows = list(zip(*texts, strict=True))
     if labels is not None:
@@ -132,5 +136,8 @@ def read_pairs(
                 )
         rows = [row for row in rows if row[2].strip() in only]
     if not rows:
-        raise CutawayError("{source}: there are no lines to translate", source=source)
+        raise CutawayError(
+            "{source}: there are no lines to translate; give a file with a sentence in each line",
+            source=source,
+        )
     return [row[0] for row in rows], [row[1] for row in rows]

@@ -93,7 +93,9 @@ def texts_from(text: str | None, file: Path | None = None) -> list[str]:
         raise CutawayError("a text and --file were given; give one of them")
     if text is not None:
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise CutawayError("the text is not valid UTF-8")
+            raise CutawayError(
+                "the text is not valid UTF-8; set the terminal to UTF-8, or give the text in a file"
+            )
         return [text]
     if file is not None:
         from cutaway.text.corpus import read_lines

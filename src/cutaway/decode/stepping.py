@@ -106,7 +106,9 @@ class Stepper(Generic[C]):
             with self._trace:
                 logits = self._model.step(ids, self._cache, mask)
         except LookupError as error:
-            raise CutawayError("this model has no cross-attention: it reads no source text") from error
+            raise CutawayError(
+                "this model has no cross-attention: it reads no source text; ask of self-attention"
+            ) from error
         layers = torch.stack([calls.pop() for calls in self._trace.calls.values()], dim=1)
         return logits, layers.mean(dim=1) if self._search.attention == "mean" else layers
 
@@ -172,7 +174,7 @@ def check_finite(log_total: Tensor, where: Phrase) -> None:
     if not bool(log_total.isfinite().all()):
         raise CutawayError(
             "the model's output {where} is not a number: its weights are damaged, or too large for "
-            "their type",
+            "their type; fetch the weights again, or load them as float32",
             where=where,
         )
 

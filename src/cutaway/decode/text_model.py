@@ -81,7 +81,11 @@ def tokenizer_for(loaded: Loaded, family: str) -> Tokenizer:
             command=COMMANDS[loaded.config.family],
         )
     if loaded.tokenizer is None:
-        raise CutawayError("{path} has no tokenizer, so it cannot work with text", path=loaded.path)
+        raise CutawayError(
+            "{path} has no tokenizer, so it cannot work with text; "
+            "lay the model's tokenizer.json or vocabulary files beside it",
+            path=loaded.path,
+        )
     if loaded.tokenizer.vocab_size > loaded.config.vocab_size:
         raise CutawayError(
             "{path}: the tokenizer has {pieces} pieces, but the model's vocab_size is "

@@ -159,7 +159,9 @@ class Session:
         of_run = _OF_RUN if question.subject == "text" else set()
         run_options = {name: options.pop(name) for name in of_run & set(options)}
         if question.subject == "text" and text is None:
-            raise CutawayError("{question} needs a text to look into", question=question.name)
+            raise CutawayError(
+                "{question} needs a text to look into; give it as the first argument", question=question.name
+            )
         if question.subject != "text" and text is not None:
             raise CutawayError(
                 "{question} is asked of the model alone: leave the text out", question=question.name

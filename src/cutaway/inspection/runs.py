@@ -157,7 +157,7 @@ class Run(Drawn):
         bad = [name for name, calls in trace.calls.items() if not all(map(bool, calls))]
         raise CutawayError(
             "{path}: the model's output is not a number, from {bad} on: its weights are damaged, "
-            "or too large for their type",
+            "or too large for their type; fetch the weights again, or load them as float32",
             path=self.loaded.path,
             bad=(bad or [say("its output head")])[0],
         )
@@ -228,7 +228,7 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
     translator = Translator(loaded)
     source = translator.prepare(text, to=to)
     if not source.ids:
-        raise CutawayError("the text is empty: there is nothing to look into")
+        raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     if target is None:
         written = translator.translate([text], to=to, search=Search(beam=beam))[0].best.ids
     else:
@@ -242,11 +242,13 @@ def _with_gaps(loaded: Loaded, text: str) -> Run:
     tokenizer = tokenizer_for(loaded, "encoder-only")
     ids, pieces = encode_with_gaps(tokenizer, text, mask_id_of(loaded))
     if len(ids) == sum(map(len, tokenizer.around)):
-        raise CutawayError("the text is empty: there is nothing to look into")
+        raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     if len(ids) > loaded.config.max_len:
         count, most = len(ids), loaded.config.max_len
         raise CutawayError(
-            "the text has {count} tokens, but this model reads at most {max_len}", count=count, max_len=most
+            "the text has {count} tokens, but this model reads at most {max_len}; give a shorter text",
+            count=count,
+            max_len=most,
         )
     tokens = Tokens(ids, pieces)
     return Run(loaded, tokens, None, tokens)

@@ -108,7 +108,7 @@ class WeightMatrix(Drawn):
         if not all(bool(each.isfinite().all()) for each in (self.left, self.right) if each is not None):
             raise CutawayError(
                 "{name} has entries that are not finite, so it has no singular values: the model's "
-                "weights are damaged",
+                "weights are damaged; fetch them again",
                 name=self.name,
             )
         if self.right is None:
@@ -140,7 +140,7 @@ def matrices_named(
     if (side, layer, head) == (None, None, None):
         return ()
     if layer is None or head is None:
-        raise CutawayError("a head is named by both `layer` and `head`")
+        raise CutawayError("a head is named by both `layer` and `head`; give both, or a `parameter`")
     side = sides(loaded.model)[-1] if side is None else side
     return w_qk(loaded, side, layer, head), w_ov(loaded, side, layer, head)
 

@@ -55,7 +55,9 @@ class NoHead(nn.Module):
         super().__init__()
 
     def forward(self, hidden: Tensor) -> Tensor:
-        raise CutawayError("this model has no output head: it gives vectors (hidden), not words (logits)")
+        raise CutawayError(
+            "this model has no output head: it gives vectors (hidden), not words (logits); call `hidden`"
+        )
 
 
 HEADS: dict[str, type[Head] | type[NoHead]] = {"linear": Head, "masked": MaskedHead, "none": NoHead}

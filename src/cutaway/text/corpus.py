@@ -141,12 +141,14 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     except FileNotFoundError as error:
         beside = [other.name for other in path.parent.glob("*")] if path.parent.is_dir() else []
         raise CutawayError(
-            "{path}: no such file{hint}", path=path, hint=nearest(path.name, beside)
+            "{path}: no such file{hint}; check the path", path=path, hint=nearest(path.name, beside)
         ) from error
     except IsADirectoryError as error:
         raise CutawayError("{path}: a folder, expected a file", path=path) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise CutawayError("{path}: damaged or cut gzip file: {error}", path=path, error=error) from error
+        raise CutawayError(
+            "{path}: damaged or cut gzip file: {error}; fetch it again", path=path, error=error
+        ) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -230,7 +232,9 @@ def read_tsv(
             columns = first.split("\t")
         known = ", ".join(columns)
         if len(set(columns)) < len(columns):
-            raise CutawayError("two columns of one name among {columns}", columns=known)
+            raise CutawayError(
+                "two columns of one name among {columns}; give each its own name", columns=known
+            )
         for name in (source, target, domain):
             if name is not None and name not in columns:
                 hint = nearest(name, columns)

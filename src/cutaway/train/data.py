@@ -134,7 +134,7 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
         pair for part in data.validation.sources for pair in _read_pairs(part, data, source, target, tell)
     ]
     if not pairs:
-        raise CutawayError("the sources hold no pair to train on")
+        raise CutawayError("the sources hold no pair to train on; give files with sentence pairs")
     weights = _weights(data, {pair.domain for pair in pairs})
     tokenizer = known or _learn_tokenizer(
         recipe.tokenizer,
@@ -172,7 +172,11 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
             left_out=left_out,
         )
         if kept == 0:
-            raise CutawayError("no {what} pair is left: {left_out}", what=what, left_out=left_out)
+            raise CutawayError(
+                "no {what} pair is left: {left_out}; look at the data, or raise the limits",
+                what=what,
+                left_out=left_out,
+            )
         return found
 
     parts = sorted(examples(pairs, TRAINING).items())
@@ -267,7 +271,7 @@ def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     texts, held = _hold_out_texts(texts, data.validation.hold_out, tell)
     held += [text for source in data.validation.sources for text in _read_texts(source, data, tell)]
     if not texts:
-        raise CutawayError("the sources hold no text to train on")
+        raise CutawayError("the sources hold no text to train on; give files with text")
     template = "[CLS] $A [SEP]" if masked else None if data.one_text else "<s> $A"
     tokenizer = known or _learn_tokenizer(
         recipe.tokenizer, folder, texts, tell, roles=BERT_ROLES if masked else None, template=template

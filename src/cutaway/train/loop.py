@@ -253,7 +253,10 @@ class Trainer:
         tensors, values = read_state(path)
         position, batches, python = values.get("position"), values.get("batches"), values.get("python_random")
         if not (isinstance(position, dict) and isinstance(batches, dict)):
-            raise CutawayError("{path}: not a training state of this version", path=path / "training.json")
+            raise CutawayError(
+                "{path}: not a training state of this version; train it anew, or with the version that wrote it",
+                path=path / "training.json",
+            )
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "average": {}, "random": {}}
         for key, value in tensors.items():
             part, _, name = key.partition("/")

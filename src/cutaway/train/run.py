@@ -104,7 +104,7 @@ def warm_start(model: Model, path: Path, tell: Tell) -> None:
             if name not in theirs or theirs[name].shape != p.shape:
                 there = tuple(theirs[name].shape) if name in theirs else say("missing")
                 raise CutawayError(
-                    "train.init {path}: {name} is {there} there, {here} here",
+                    "train.init {path}: {name} is {there} there, {here} here; make the recipe's the same",
                     path=path,
                     name=name,
                     there=there,

@@ -238,7 +238,10 @@ def past_recipe(folder: Path) -> dict[str, object]:
     """The recipe that a checkpoint was made by, as plain values."""
     recipe = read_json(folder / STATE_FILES[1]).get("recipe")
     if not isinstance(recipe, dict):
-        raise CutawayError("{path}: not a training state of this version", path=folder / STATE_FILES[1])
+        raise CutawayError(
+            "{path}: not a training state of this version; train it anew, or with the version that wrote it",
+            path=folder / STATE_FILES[1],
+        )
     return recipe
 
 

@@ -86,7 +86,9 @@ def _roberta_length(rows: Value, theirs: Config) -> Value:
         raise TypeError(rows)
     if rows <= pad + 1:
         raise CutawayError(
-            "{rows} rows, of which the first {none} stand for no position", rows=rows, none=pad + 1
+            "{rows} rows, of which the first {none} stand for no position; expected more rows than those",
+            rows=rows,
+            none=pad + 1,
         )
     return rows - pad - 1
 

@@ -116,7 +116,8 @@ class SetAttention(HeadChange):
             query = None if self.q == "*" else self.q
             if side == "decoder" and self.k is not None and query is not None and self.k > query:
                 raise CutawayError(
-                    "key {k} comes after query {q}, and a decoder does not see later tokens",
+                    "key {k} comes after query {q}, and a decoder does not see later tokens; "
+                    "choose a key at or before the query",
                     k=self.k,
                     q=query,
                 )
@@ -317,7 +318,7 @@ def _check_row(building: Building, name: str, row: Sequence[float], side: Side, 
         )
     if side == "decoder" and query is not None and any(row[query + 1 :]):
         raise CutawayError(
-            "{name} gives weight to keys after query {query}, which a decoder does not see",
+            "{name} gives weight to keys after query {query}, which a decoder does not see; set those weights to 0",
             name=name,
             query=query,
         )

@@ -48,7 +48,9 @@ class SetPositions(Change):
     def check(self, building: Building) -> None:
         kind, most = building.config.position, building.config.max_len
         if kind == "none":
-            raise CutawayError("this model is told no positions, so there are none to change")
+            raise CutawayError(
+                "this model is told no positions, so there are none to change; choose another change"
+            )
         if kind in ("relative", "alibi") and self.set == "shift":
             raise CutawayError(
                 "set is 'shift', but this model's positions are distances ({kind}), which a shift of all tokens "

@@ -184,7 +184,7 @@ def _searched(
     translator = Translator(loaded)
     source = translator.prepare(text, to=to)
     if not source.ids:
-        raise CutawayError("the text is empty: there is nothing to align")
+        raise CutawayError("the text is empty: there is nothing to align; give a sentence")
     greedy = translator.translate([text], to=to, search=Search())[0].best
     steps: list[BeamStep] = []
     search = Search(beam=beam, n_best=n_best, attention="full", observe=steps.append)
@@ -210,7 +210,7 @@ def _given_up(steps: Sequence[BeamStep], tokenizer: Tokenizer) -> Iterator[Dropp
 
 def _run_of(loaded: Loaded, source: Tokens, start: Tokens, hypothesis: Hypothesis) -> Run:
     if not hypothesis.ids:
-        raise CutawayError("the hypothesis has no token: there is nothing to look into")
+        raise CutawayError("the hypothesis has no token: there is nothing to look into; give another text")
     ids, pieces = [*start.ids, *hypothesis.ids], [*start.pieces, *hypothesis.pieces]
     return Run(loaded, source, Tokens(ids[:-1], pieces[:-1]), Tokens(ids[1:], pieces[1:]))
 

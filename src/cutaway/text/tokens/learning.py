@@ -65,13 +65,14 @@ def train(texts: Iterable[str | Path], plan: Plan) -> str:
         raise CutawayError("expected a list of texts or of paths to learn from, got one string")
     source = texts if isinstance(texts, Sequence) else list(texts)
     if not source:
-        raise CutawayError("no text to learn a vocabulary from")
+        raise CutawayError("no text to learn a vocabulary from; give texts that are not empty")
     learn = {"words": _words, "characters": _characters, "wordpiece": _wordpiece}
     tokenizer = learn.get(plan.kind, _subwords)(source, plan)
     size = tokenizer.get_vocab_size()
     if plan.vocab_size is not None and size > plan.vocab_size:
         raise CutawayError(
-            "vocab_size is {size:,}, too small: control tokens, bytes and characters already take {taken:,}",
+            "vocab_size is {size:,}, too small: control tokens, bytes and characters already take {taken:,}; "
+            "give a larger one",
             size=plan.vocab_size,
             taken=size,
         )
@@ -276,7 +277,7 @@ def _alphabet(source: Sequence[str | Path], plan: Plan, steps: list[normalizers.
     ranked = _ranked(_normal(source, steps if plan.normalization != "none" or plan.lowercase else []))
     total = sum(count for _, count in ranked)
     if not total:
-        raise CutawayError("no text to learn a vocabulary from: every line is empty")
+        raise CutawayError("no text to learn a vocabulary from: every line is empty; give texts")
     kept = set(_ASCII)
     covered = sum(count for character, count in ranked if character in kept)
     for character, count in ranked:
