@@ -1,15 +1,19 @@
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.train.toy import TEXTS, write_data, write_recipe
 
 from cutaway.checkpoint import folder as checkpoint
 from cutaway.errors import CutawayError
 from cutaway.train.recipe import read_recipe
-from cutaway.train.run import train
-from cutaway.train.state import Position, damage, sha256
+from cutaway.train.run import export, train
+from cutaway.train.state import Position, RunFolder, damage, sha256
+from cutaway.words import phrase
 
 
 @pytest.fixture
@@ -134,6 +138,78 @@ def test_weights_can_come_from_another_run(place: Path, capsys: pytest.CaptureFi
         torch.testing.assert_close(warm.get_parameter(name), p, atol=1e-7, rtol=0)
     with pytest.raises(CutawayError, match=r"train\.init .* is \(\d+, 16\) there, \(\d+, 32\) here"):
         run(recipe, *few, f"init={start}", "model.d_model=32", f"run.folder={place}/wide")
+
+
+def test_weights_that_are_not_finite_are_no_start(place: Path) -> None:
+    recipe = write_recipe(place)
+    run(recipe, "steps=1")
+    weights = place / "run" / "model" / "model.safetensors"
+    tensors = load_file(weights)
+    name = min(tensors)
+    tensors[name].view(-1)[0] = torch.nan
+    save_file(tensors, weights, {"format": "pt"})
+    few = (f"tokenizer.path={place}/run/model", f"init={place}/run/model", f"run.folder={place}/warm")
+    with pytest.raises(CutawayError, match=r"train\.init .*: \S+ holds numbers that are not finite"):
+        run(recipe, *few)
+    assert not list((place / "warm").glob("step-*"))
+
+
+def harm(checkpoint: Path) -> None:
+    weights = checkpoint / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_starts_over_and_says_so(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twice the same: neither are the old steps in the log any more, nor do damaged ones stand for whole ones."""
+    recipe = write_recipe(place)
+    few = ("steps=6", "save_every=2", "keep=1", "validate_every=100")
+    run(recipe, *few)
+    undisturbed = steps(place)
+    for path in (place / "run").glob("step-*"):
+        harm(path)
+    capsys.readouterr()
+    run(recipe, *few)
+    said = capsys.readouterr().err
+    assert "put aside as" in said and "no checkpoint there is whole, so training starts over" in said
+    assert steps(place) == undisturbed and "resumed" not in said
+    assert damage(place / "run" / "step-00000006") is None
+    run(recipe, *few)
+    assert "resumed from" in capsys.readouterr().err
+
+
+def test_killed_before_the_first_checkpoint_the_log_begins_anew(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write_recipe(place)
+    run(recipe, "steps=3")
+    undisturbed = steps(place)
+    shutil.rmtree(place / "run" / "step-00000003")
+    run(recipe, "steps=3")
+    assert steps(place) == undisturbed and "training starts over" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [harm, shutil.rmtree])
+def test_a_best_checkpoint_that_is_damaged_or_gone_is_not_exported(
+    place: Path, capsys: pytest.CaptureFixture[str], how: Callable[[Path], None]
+) -> None:
+    run(write_recipe(place))
+    position = Position(step=8, best_step=4, history=[{"step": 4, "loss": 1.0}, {"step": 8, "loss": 2.0}])
+    how(place / "run" / "step-00000004")
+    with RunFolder(place / "run") as folder:
+        told: list[str] = []
+        export(folder, position, lambda line, **values: told.append(str(phrase(line, **values))))
+        assert "step-00000004, the best checkpoint, is gone or damaged; " in told[-2]
+        assert told[-1].endswith("the model of step 8")
+        assert damage(folder.path / "model") is None
+        last = checkpoint.load(folder.at(8)).model
+        for name, p in checkpoint.load(folder.path / "model").model.named_parameters():
+            assert torch.equal(p, last.get_parameter(name))
+        harm(folder.at(8))
+        with pytest.raises(CutawayError, match="no checkpoint there is whole, so no model is exported"):
+            export(folder, position, lambda line, **values: None)
+        assert damage(folder.path / "model") is None
 
 
 @pytest.mark.parametrize(

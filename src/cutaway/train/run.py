@@ -13,7 +13,7 @@ from cutaway.errors import CutawayError
 from cutaway.models.build import Model, build
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.data import Prepared, decoder_start, prepare
-from cutaway.train.loop import Trainer
+from cutaway.train.loop import Trainer, not_finite
 from cutaway.train.machine import Interrupts, give_back_memory, pick_device, pick_precision
 from cutaway.train.objective import Objective, masked, next_token
 from cutaway.train.optimizer import Average, Optimizer
@@ -45,6 +45,7 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
     with RunFolder(recipe.folder) as folder:
         tensorboard = folder.path / "tensorboard" if recipe.train.tensorboard else None
         progress = Progress(folder.path / "log.jsonl", tensorboard=tensorboard)
+        had = folder.steps()
         newest = folder.newest(progress.tell)
         if newest is not None:
             refuse_changes(past_recipe(newest), recipe, folder.path)
@@ -59,6 +60,8 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
         if newest is not None:
             trainer.resume(newest)
             progress.tell("resumed from {path} (step {step})", path=newest, step=trainer.position.step)
+        elif progress.rewind(0) or had:
+            progress.tell("{path}: no checkpoint there is whole, so training starts over", path=folder.path)
         progress.tell(
             "{count:,} parameters, {precision} products on {device}",
             count=sum(p.numel() for p in model.parameters()),
@@ -77,9 +80,24 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
             else:
                 progress.tell("stopped by a signal before step 1")
         elif position.step > 0:
-            step = position.best_step or position.step
-            progress.tell("{path}: the model of step {step}", path=folder.export(step), step=step)
+            export(folder, position, progress.tell)
         return position
+
+
+def export(folder: RunFolder, position: Position, tell: Tell) -> None:
+    """Copy the best model that is whole to `model/`. Raises CutawayError where there is none."""
+    best = folder.best(position.losses, tell)
+    if best is None:
+        raise CutawayError("{path}: no checkpoint there is whole, so no model is exported", path=folder.path)
+    wanted = folder.at(position.best_step or position.step)
+    if best != wanted:
+        tell(
+            "{wanted}, the best checkpoint, is gone or damaged; {best} is the best of the others",
+            wanted=wanted,
+            best=best,
+        )
+    step = int(best.name.removeprefix("step-"))
+    tell("{path}: the model of step {step}", path=folder.export(best), step=step)
 
 
 def model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
@@ -111,6 +129,12 @@ def warm_start(model: Model, path: Path, tell: Tell) -> None:
                     here=tuple(p.shape),
                 )
             p.copy_(theirs[name])
+    if name := not_finite(theirs):
+        raise CutawayError(
+            "train.init {path}: {name} holds numbers that are not finite; start from other weights",
+            path=path,
+            name=name,
+        )
     tell("weights from {path}", path=path)
 
 
