@@ -82,7 +82,7 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
     found = {"vocab_size": 300, "pad_id": 0, "eos_id": 2}
     config = read_recipe(toy, ["model.eos_id=7"]).model.filled(found)
     assert (config.vocab_size, config.pad_id, config.eos_id, config.bos_id) == (300, 0, 7, None)
-    assert read_recipe(toy, ["model.vocab_size=512"]).model.filled(found).vocab_size == 512
+    assert read_recipe(toy, ["model.vocab_size=8192"]).model.filled(found).vocab_size == 8192
     with pytest.raises(CutawayError, match=r"eos_id is 300, expected an id below vocab_size \(300\)"):
         read_recipe(toy, ["model.eos_id=300"]).model.filled(found)
 
@@ -99,7 +99,7 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
         ("steps=" + "9" * 5000, r"is not valid: .*4300 digits"),
         ("minutes=3", r"exactly one of steps, tokens and minutes .* given: steps, minutes"),
         ("lr=-1.0", r"train\.lr is -1\.0, expected a number above 0"),
-        ("lr=1e39", r"train\.lr is 1e\+39, expected a number above 0, at most"),
+        ("lr=1e39", r"train\.lr is 1e\+39, expected a number above 0, at most 1,000"),
         ("lr", r"'train\.lr' is not of the form key=value"),
         ("weight_decay=nan", r"train\.weight_decay is nan, expected"),
         ("momentum=inf", r"train\.momentum is inf, expected"),
@@ -112,6 +112,10 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
         ("warmup=-1", r"train\.warmup is -1"),
         ("decay=0.0", r"train\.decay is 0\.0"),
         ("end=2", r"train\.end is 2\.0, expected 0 to 1"),
+        (
+            "model.vocab_size=7999",
+            r"tokenizer\.vocab_size is 8,000, expected at most model\.vocab_size \(7,999\)",
+        ),
         ("average_decay=1.0", r"train\.average_decay is 1\.0"),
         ("clip=0.0", r"train\.clip is 0\.0, expected a number above 0"),
         ("seed=-1", r"run\.seed is -1, expected at least 0"),
@@ -124,6 +128,12 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
         ('data.directions=["zh-en"]', r"data\.directions is \['zh-en'\], expected one direction or both"),
         ('data.directions=["zh>en", "zh>en"]', r"expected one direction or both of one pair"),
         ('data.directions=["zh>en", "en>zh"]', r"data\.languages must name a language for each"),
+        ('data.languages={zh = "z h"}', r"data\.languages\.zh is 'z h', expected letters, digits"),
+        ('data.languages={zh = ""}', r"data\.languages\.zh is '', expected letters, digits"),
+        ('data.languages={zh = "eng", en = "eng"}', r"has eng, eng, expected another language for each"),
+        ('data.languages={zx = "zho"}', r"data\.languages\.zx: .* no column 'zx' \(did you mean 'zh'"),
+        ("batch_tokens=1000000000", r"batch_tokens is 1000000000, expected 1 to 100,000,000"),
+        ("accumulate=100000", r"accumulate is 100000, expected 1 to 10,000"),
         ('data.sources=[{path = "a", columns = ["zh", "de"]}]', r"a: no column 'en'.*columns: zh, de"),
         ('data.sources=[{path = "a", format = "text"}]', r"a: format text has no pairs"),
         ('data.sources=[{path = "a", format = "parallel"}]', r"a parallel source needs `other`"),

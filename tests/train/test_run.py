@@ -8,12 +8,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.train.toy import TEXTS, write_data, write_recipe
 
+from cutaway import zoo
 from cutaway.checkpoint import folder as checkpoint
 from cutaway.errors import CutawayError
 from cutaway.train.recipe import read_recipe
 from cutaway.train.run import export, train
 from cutaway.train.state import Position, RunFolder, damage, sha256
 from cutaway.words import phrase
+
+ZOO = Path(zoo.__file__).parent
 
 
 @pytest.fixture
@@ -136,8 +139,50 @@ def test_weights_can_come_from_another_run(place: Path, capsys: pytest.CaptureFi
     warm = checkpoint.load(place / "warm" / "model").model
     for name, p in checkpoint.load(start).model.named_parameters():
         torch.testing.assert_close(warm.get_parameter(name), p, atol=1e-7, rtol=0)
-    with pytest.raises(CutawayError, match=r"train\.init .* is \(\d+, 16\) there, \(\d+, 32\) here"):
+    with pytest.raises(CutawayError, match=r"train\.init .* is \(\d+, 16\) there, \(\?, 32\) here"):
         run(recipe, *few, f"init={start}", "model.d_model=32", f"run.folder={place}/wide")
+    said = capsys.readouterr().err
+    assert "pairs" not in said and not list((place / "wide").glob("step-*"))
+    other = (
+        "steps=1",
+        "average=none",
+        f"init={start}",
+        "tokenizer.vocab_size=380",
+        f"run.folder={place}/other",
+    )
+    with pytest.raises(CutawayError, match=r"train\.init .* is \(\d+, 16\) there, \(380, 16\) here"):
+        run(recipe, *other)
+
+
+def test_a_tokenizer_learned_before_the_first_checkpoint_is_learned_anew_where_anything_differs(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, kept = write_recipe(place), place / "run" / "tokenizer"
+
+    def again(*overrides: str) -> tuple[str, bytes]:
+        """What is said, and the tokenizer, of a run that ended before its first checkpoint."""
+        run(recipe, "steps=1", *overrides)
+        for path in (place / "run").glob("step-*"):
+            shutil.rmtree(path)
+        return capsys.readouterr().err, (kept / "tokenizer.json").read_bytes()
+
+    first = again()[1]
+    said, second = again()
+    assert second == first and "learned before from the same texts" in said
+    said, characters = again("tokenizer.kind=characters")
+    assert "by other settings or from other texts, so it is learned anew" in said and characters != first
+    pairs = (place / "pairs.tsv").read_text(encoding="utf-8")
+    (place / "pairs.tsv").write_text(pairs.replace("cat", "lion"), encoding="utf-8")
+    said, lions = again()
+    assert "so it is learned anew" in said and b"lion" in lions
+    (kept / "tokenizer.json").write_bytes(lions[:-1])
+    said, mended = again()
+    assert "tokenizer.json: " in said and "so it is learned anew" in said and mended == lions
+    (place / "pairs.tsv").write_text(pairs, encoding="utf-8")
+    run(recipe, "steps=1")
+    shutil.rmtree(kept)
+    # the checkpoint has its own
+    assert run(recipe, "steps=2").step == 2 and not kept.exists()
 
 
 def test_weights_that_are_not_finite_are_no_start(place: Path) -> None:
@@ -220,9 +265,28 @@ def test_a_best_checkpoint_that_is_damaged_or_gone_is_not_exported(
         ("run.device=meta", r"run\.device is 'meta', expected auto, cpu or cuda"),
         ("tokenizer.path=/nowhere", r"/nowhere: no tokenizer there"),
         (
-            'data.validation.sources=[{path = "pars.tsv"}]',
+            'data.validation.sources=[{{path="pars.tsv"}}]',
             r"pars\.tsv: no such file \(did you mean 'pairs\.tsv'",
         ),
+        (
+            "model.d_ff=1000000 model.d_model=65536",
+            r"\[model\] has \d+,.* parameters .*; there are .* Make model\.",
+        ),
+        (
+            "model.position=sinusoidal model.max_len=10000000 model.d_model=65536",
+            r"training takes at least [\d,]{13,} bytes of memory; there are",
+        ),
+        (
+            "tokenizer.vocab_size=500 model.vocab_size=499",
+            r"tokenizer\.vocab_size is 500, expected at most model",
+        ),
+        ("tokenizer.path={zoo}/poet-zh", r"the tokenizer has no control token >>zho<<"),
+        (
+            "model.vocab_size=99 tokenizer.path={zoo}/translate-zh-en",
+            r"model\.vocab_size is 99, fewer than the",
+        ),
+        ("init={zoo}/translate-zh-en", r"train\.init .* is \(\d+, \d+\) there, \(\?, 16\) here"),
+        ("init={place}", r"config\.json is missing"),
         ("model.n_heads=3", r"d_model \(16\) must be a multiple of n_heads \(3\)"),
     ],
 )
@@ -230,7 +294,7 @@ def test_mistakes_are_named_before_any_data_are_read(
     place: Path, override: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(CutawayError, match=message):
-        run(write_recipe(place), override)
+        run(write_recipe(place), *override.format(zoo=ZOO, place=place).split())
     assert capsys.readouterr().err == "" and not (place / "run" / "tokenizer").exists()
 
 

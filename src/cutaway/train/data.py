@@ -2,8 +2,7 @@
 become batches."""
 
 import hashlib
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,9 @@ from cutaway.text.corpus import Pair, Report, raw_lines, read_documents, read_js
 from cutaway.text.tokens.plan import BERT_ROLES
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.progress import Tell
-from cutaway.train.recipe import DataPart, Recipe, Source, TokenizerPart
-from cutaway.train.state import damage, write_folder
+from cutaway.train.recipe import DataPart, Recipe, Source
 from cutaway.train.validation import Direction
+from cutaway.train.vocabulary import decoder_start, learned_tokenizer
 from cutaway.words import Phrase, names_of, say
 
 TRAINING, VALIDATION = say("training"), say("validation")
@@ -36,8 +35,8 @@ class Prepared:
     directions: list[Direction] = field(default_factory=list)
 
 
-def prepare(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
-    """Read, tokenise and batch the examples of `recipe`; a learned tokenizer is kept in `folder`/tokenizer.
+def prepare(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: Tell) -> Prepared:
+    """Read, tokenise and batch the examples of `recipe`, by the tokenizer that is `known` or one learned from them.
 
     `tell` gets a line for what was read, left out or replaced. Raises CutawayError for data that are missing,
     malformed or empty.
@@ -46,59 +45,8 @@ def prepare(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
     sources, place = recipe.data.all_sources, Path(recipe.data.folder)
     for name in [source.path for source in sources] + [source.other for source in sources if source.other]:
         next(iter(raw_lines(place / name)), None)
-    tokenizer = _known_tokenizer(recipe.tokenizer, folder)
     of_kind = _prepare_pairs if recipe.train.objective == "seq2seq" else _prepare_texts
-    return of_kind(recipe, folder, tokenizer, tell)
-
-
-def decoder_start(tokenizer: Tokenizer) -> int:
-    """What the decoder is given before the first word: bos, or eos in a vocabulary without."""
-    start = tokenizer.role("bos")
-    return tokenizer.require("eos") if start is None else start
-
-
-def _known_tokenizer(part: TokenizerPart, folder: Path) -> Tokenizer | None:
-    """The tokenizer at the recipe's `path`, or the one that this run has learned before; None: it is to be learned."""
-    if part.path is not None:
-        return Tokenizer.open(Path(part.path))
-    kept = folder / "tokenizer"
-    if not kept.is_dir():
-        return None
-    if fault := damage(kept):
-        raise CutawayError("{fault}; delete {kept} to train the tokenizer anew", fault=fault, kept=kept)
-    return Tokenizer.open(kept)
-
-
-def _learn_tokenizer(
-    part: TokenizerPart,
-    folder: Path,
-    texts: Sequence[str],
-    tell: Tell,
-    *,
-    languages: Sequence[str] = (),
-    roles: Mapping[str, str] | None = None,
-    template: str | None = None,
-) -> Tokenizer:
-    """Learn a tokenizer from `texts` and keep it in `folder`/tokenizer. `template` says what stands around a text in
-    training, for whoever opens it."""
-    chosen = texts[:: max(1, math.ceil(len(texts) / part.texts))]
-    tell("tokenizer: learning a {kind} vocabulary from {count:,} texts", kind=part.kind, count=len(chosen))
-    tokenizer = Tokenizer.train(
-        chosen,
-        part.kind,
-        part.vocab_size or None,
-        roles=roles,
-        languages=languages,
-        normalization=part.normalization,
-        lowercase=part.lowercase,
-        coverage=part.coverage,
-        min_count=part.min_count,
-        template=template,
-    )
-    kept = folder / "tokenizer"
-    write_folder(kept, tokenizer.save)
-    tell("tokenizer: {count:,} pieces, kept in {path}", count=tokenizer.vocab_size, path=kept)
-    return tokenizer
+    return of_kind(recipe, folder, known, tell)
 
 
 def _stretch(source: Source, count: int) -> slice:
@@ -136,7 +84,7 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     if not pairs:
         raise CutawayError("the sources hold no pair to train on")
     weights = _weights(data, {pair.domain for pair in pairs})
-    tokenizer = known or _learn_tokenizer(
+    tokenizer = known or learned_tokenizer(
         recipe.tokenizer,
         folder,
         _weighted([(weights[pair.domain], pair.source, pair.target) for pair in pairs]),
@@ -269,7 +217,7 @@ def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     if not texts:
         raise CutawayError("the sources hold no text to train on")
     template = "[CLS] $A [SEP]" if masked else None if data.one_text else "<s> $A"
-    tokenizer = known or _learn_tokenizer(
+    tokenizer = known or learned_tokenizer(
         recipe.tokenizer, folder, texts, tell, roles=BERT_ROLES if masked else None, template=template
     )
     batches = _text_batches(recipe, texts, tokenizer, tell, TRAINING)
