@@ -237,9 +237,14 @@ def test_every_key_says_what_it_is_for() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize("warmup", [0, 1, 10])
-def test_starts_above_zero_and_peaks_at_the_end_of_warmup(name: ScheduleName, warmup: int) -> None:
-    rates = [Schedule(schedule=name, warmup=warmup).rate(n, 100) for n in range(1, 101)]
+@pytest.mark.parametrize("warmup", [0, 1, 10, 81, 90, 99, 100])
+@pytest.mark.parametrize("decay", [0.01, 0.2, 1.0])
+def test_starts_above_zero_and_peaks_at_the_end_of_warmup(
+    name: ScheduleName, warmup: int, decay: float
+) -> None:
+    schedule = Schedule(schedule=name, warmup=warmup, decay=decay)
+    rates = [schedule.rate(n, 100) for n in range(1, 101)]
+    assert schedule.rate(101, 100) == pytest.approx(0.0, abs=1e-12) or name in ("constant", "inverse_sqrt")
     assert rates[0] > 0 and min(rates) > 0
     top = max(warmup, 1) - 1
     assert rates[top] == max(rates) == 1.0

@@ -10,8 +10,10 @@ from tests.train.toy import TEXTS, write_data, write_recipe
 
 from cutaway import zoo
 from cutaway.checkpoint import folder as checkpoint
+from cutaway.config import parse
 from cutaway.errors import CutawayError
-from cutaway.train.recipe import read_recipe
+from cutaway.train.data import read_pairs
+from cutaway.train.recipe import DataPart, read_recipe
 from cutaway.train.run import export, train
 from cutaway.train.state import Position, RunFolder, damage, sha256
 from cutaway.words import phrase
@@ -127,6 +129,37 @@ def test_every_format_of_pairs_trains_alike(place: Path) -> None:
         run(recipe, "steps=2", "data.validation.translations=0", f"run.folder={place}/run{n}")
         runs.append(steps(place, f"run{n}"))
     assert len(runs[0]) == 2 and all(losses == runs[0] for losses in runs)
+
+
+def test_what_the_validation_loss_leaves_out_is_not_translated_either(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blank and too long pairs stand first in the file, then among lines that JSON leaves out."""
+    held = [("one cat", ""), (" ", "一"), ("big " * 30, "大"), ("one dog", "一狗"), ("cat", "猫" * 30)]
+    lines = [json.dumps({"en": en, "zh": zh}) for en, zh in held]
+    (place / "held.jsonl").write_text("\n\n".join(lines), encoding="utf-8")
+    recipe = write_recipe(place)
+    held_out = (
+        f'{{sources = [{{path = "{place}/held.jsonl", format = "jsonl"}}], translations = 4, samples = 4}}'
+    )
+    run(recipe, f"data.validation={held_out}", "steps=4")
+    said = capsys.readouterr().err
+    assert "validation: 5 pairs, 2 examples, 2 blank, 4 too long" in said
+    entries = map(json.loads, (place / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    (samples,) = [entry["samples"] for entry in entries if "samples" in entry]
+    assert [(source, reference) for source, _, reference in samples] == [
+        ("一狗", "one dog"),
+        ("one dog", "一狗"),
+    ]
+
+
+def test_pairs_know_the_line_they_come_from(place: Path) -> None:
+    (place / "some.jsonl").write_text('{"a": "x", "b": "y"}\n\n\n{"a": "z", "b": "w"}\n', encoding="utf-8")
+    data = parse(
+        DataPart, {"folder": str(place), "sources": [{"path": "some.jsonl", "format": "jsonl"}]}, "x"
+    )
+    pairs = read_pairs(data.sources[0], data, "a", "b", lambda line, **values: None)
+    assert [(pair.line, pair.source) for pair in pairs] == [(1, "x"), (4, "z")]
 
 
 def test_weights_can_come_from_another_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
@@ -76,10 +77,10 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
             raise CutawayError(
                 "the tokenizer has no control token {mark}; train one for this recipe", mark=mark
             )
-    pairs = [pair for part in data.sources for pair in _read_pairs(part, data, source, target, tell)]
+    pairs = [pair for part in data.sources for pair in read_pairs(part, data, source, target, tell)]
     pairs, held = hold_out(pairs, data, tell)
     held += [
-        pair for part in data.validation.sources for pair in _read_pairs(part, data, source, target, tell)
+        pair for part in data.validation.sources for pair in read_pairs(part, data, source, target, tell)
     ]
     if not pairs:
         raise CutawayError("the sources hold no pair to train on")
@@ -99,17 +100,18 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
         decoder_start_id=decoder_start(tokenizer),
     )
 
+    examples_of = partial(
+        pair_examples,
+        tokenizer=tokenizer,
+        target_mark=marks.get(target),
+        source_mark=marks.get(source) if len(ways) == 2 else None,
+        max_source=data.max_source,
+        max_target=data.max_target,
+    )
+
     def examples(chosen: Sequence[Pair], what: Phrase) -> dict[str, Pairs]:
         report = Report()
-        found = pair_examples(
-            chosen,
-            tokenizer,
-            target_mark=marks.get(target),
-            source_mark=marks.get(source) if len(ways) == 2 else None,
-            max_source=data.max_source,
-            max_target=data.max_target,
-            report=report,
-        )
+        found = examples_of(chosen, report=report)
         kept = sum(len(part) for part in found.values())
         left_out = say("{empty:,} blank, {long:,} too long", empty=report.empty, long=report.long)
         tell(
@@ -128,7 +130,9 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     if not held:
         return Prepared(tokenizer=tokenizer, batches=batches)
     once = batches_of(list(examples(held, VALIDATION).values()))
-    shown = held[: data.validation.translations]
+    # what the loss leaves out as blank or too long is not translated either
+    counted = (pair for pair in held if sum(map(len, examples_of([pair]).values())) == len(ways))
+    shown = list(islice(counted, data.validation.translations))
     texts = {source: [pair.source for pair in shown], target: [pair.target for pair in shown]}
     directions = [
         Direction(source=one, target=other, texts=texts[one], references=texts[other])
@@ -137,7 +141,7 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     return Prepared(tokenizer=tokenizer, batches=batches, validation=list(once.once()), directions=directions)
 
 
-def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Tell) -> list[Pair]:
+def read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Tell) -> list[Pair]:
     path, report = Path(data.folder) / part.path, Report()
     if part.format == "tsv":
         domain = "domain" if "domain" in part.columns and part.domain is None else None
@@ -148,7 +152,7 @@ def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Te
             found = (replace(pair, source=pair.target, target=pair.source) for pair in found)
     else:
         rows = read_jsonl(path, (source, target), part.errors, report)
-        found = (Pair(one, two, "", line) for line, (one, two) in enumerate(rows, 1))
+        found = (Pair(one, two, "", line) for line, (one, two) in rows)
     pairs = [replace(pair, domain=part.domain) if part.domain is not None else pair for pair in found]
     tell("{path}: {report}", path=path, report=report.told())
     return pairs[_stretch(part, len(pairs))]
@@ -267,7 +271,7 @@ def _text_batches(
 def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
     path, report = Path(data.folder) / source.path, Report()
     if source.format == "jsonl":
-        texts = [text for (text,) in read_jsonl(path, (source.field,), source.errors, report)]
+        texts = [text for _, (text,) in read_jsonl(path, (source.field,), source.errors, report)]
     else:
         texts = list(read_documents(path, source.split, source.errors, report))
         if source.heading:

@@ -211,7 +211,8 @@ class Schedule:
     * constant: stays 1.
     * inverse_sqrt: √(warmup / n), the paper's (Vaswani et al. 2017, §5.3) with the peak as its unit.
     * cosine: half a cosine down to `end` (Loshchilov & Hutter 2017).
-    * wsd: stays 1, then falls linearly to `end` over the last `decay` part of all updates (Hu et al. 2024, §4).
+    * wsd: stays 1, then falls linearly to `end` over the last `decay` part of all updates (Hu et al. 2024, §4),
+      or over those that the warmup leaves.
 
     cosine and wsd reach `end` at update total + 1, the first that is not made, so that none is wasted on a rate
     of 0.
@@ -234,7 +235,8 @@ class Schedule:
             done = min(1.0, (n - start) / max(1.0, total + 1 - start))
             return self.end + (1 - self.end) * 0.5 * (1 + math.cos(math.pi * done))
         if self.schedule == "wsd":
-            length = max(1.0, self.decay * total)
+            # the warmup is not cut short where both overlap
+            length = max(1.0, min(self.decay * total, total + 1 - start))
             left = min(1.0, max(0.0, total + 1 - n) / length)
             return self.end + (1 - self.end) * left
         return 1.0
