@@ -93,7 +93,7 @@ def test_a_damaged_checkpoint_and_a_mistake_in_a_recipe(tmp_path: Path) -> None:
     told: list[Text] = []
     folder = RunFolder(tmp_path)
     folder.at(3).mkdir()
-    files = dict.fromkeys(("config.json", "training.safetensors", "training.json"), {})
+    files = {name: {} for name in ("config.json", "training.safetensors", "training.json")}
     (folder.at(3) / "manifest.json").write_text(json.dumps({"files": files}), encoding="utf-8")
     assert folder.newest(told.append) is None
     aside = f"这个检查点已移到 {folder.at(3)}.damaged，不再使用"

@@ -107,7 +107,10 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
         ("betas=[0.9]", r"train: betas is \[0\.9\], expected two numbers"),
         ("betas=[0.9, 1.0]", r"train\.betas\[1\] is 1\.0, expected at least 0, below 1"),
         ("patience=3", r"patience needs validate_every"),
-        ("validate_every=5", r"train\.validate_every is set, but \[data\.validation\] names no examples"),
+        (
+            "validate_every=5\ndata.validation.hold_out=0",
+            r"train\.validate_every is set, but data\.validation\.hold_out is 0 and there are no sources",
+        ),
         ("schedule=cosinus", r"expected one of .*did you mean 'cosine'"),
         ("warmup=-1", r"train\.warmup is -1"),
         ("decay=0.0", r"train\.decay is 0\.0"),
@@ -164,7 +167,7 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
 )
 def test_mistakes_are_named(toy: Path, assignment: str, message: str) -> None:
     with pytest.raises(CutawayError, match=message) as error:
-        read_recipe(toy, [assignment])
+        read_recipe(toy, assignment.split("\n"))
     assert str(toy) in str(error.value)
 
 
@@ -193,6 +196,24 @@ def test_lengths_that_a_batch_rounds_up_fit_the_model(toy: Path) -> None:
     assert read_recipe(toy, [*few, "data.max_source=30"]).model.max_len == 31
     with pytest.raises(CutawayError, match=r"is 31, in a batch 32 columns, beyond model\.max_len \(31"):
         read_recipe(toy, [*few, "data.max_source=31"])
+
+
+def test_what_is_held_out_follows_the_data(toy: Path) -> None:
+    validated = read_recipe(toy, ["validate_every=5"])
+    assert [validated.held_out(count) for count in (1, 2, 20, 21, 210, 10_000, 10**6)] == [
+        0,
+        1,
+        1,
+        2,
+        11,
+        500,
+        500,
+    ]
+    assert read_recipe(toy).held_out(1000) == 0
+    assert read_recipe(toy, ["data.validation.hold_out=7"]).held_out(1000) == 7
+    assert read_recipe(toy, ["data.validation.hold_out=0"]).held_out(1000) == 0
+    sources = 'data.validation.sources=[{path = "held.tsv"}]'
+    assert read_recipe(toy, ["validate_every=5", sources]).held_out(1000) == 0
 
 
 def test_what_may_change_between_runs_and_what_may_not(toy: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -110,6 +111,44 @@ def test_one_long_text_in_windows(place: Path) -> None:
     assert position.history[-1]["bits_per_byte"] == pytest.approx(
         float(str(position.history[-1]["loss"])) / 0.6931471805599453 * (characters - 1) / characters
     )
+
+
+def test_the_end_of_one_long_text_is_held_out(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(place, TEXTS, preset="llama-tiny", kind="characters", objective="causal")
+    text = recipe.read_text(encoding="utf-8").replace("[data.validation]\nhold_out = 20\n", "")
+    recipe.write_text(text.replace('format = "text"', 'format = "text"\nsplit = "file"'), encoding="utf-8")
+    position = run(recipe)
+    count = math.ceil(len((place / "text.txt").read_text(encoding="utf-8")) / 20)
+    said = capsys.readouterr().err
+    assert (
+        f"{count} characters held out, the end of the text" in said
+        and "bits_per_byte" in position.history[-1]
+    )
+    run(recipe, "validate_every=3", f"run.folder={place}/again")
+    assert steps(place)[0] == steps(place, "again")[0]
+
+
+def test_the_smallest_own_data_are_enough(place: Path) -> None:
+    """Two pairs: one to learn from, one to validate with."""
+    recipe = write_recipe(place)
+    (place / "pairs.tsv").write_text("one\tone cat\t一猫\none\tdog\t狗\n", encoding="utf-8")
+    text = recipe.read_text(encoding="utf-8").replace("hold_out = 20\n", "")
+    recipe.write_text(text.replace("weights = { two = 0.5 }\n", ""), encoding="utf-8")
+    assert [entry["step"] for entry in run(recipe, "steps=4").history] == [4]
+
+
+@pytest.mark.parametrize("limit", ["steps=2", "tokens=300", "minutes=1e-4"])
+def test_that_the_time_is_used_up_is_said_on_resume(
+    place: Path, capsys: pytest.CaptureFixture[str], limit: str
+) -> None:
+    recipe = write_recipe(place)
+    recipe.write_text(recipe.read_text(encoding="utf-8").replace("steps = 8\n", ""), encoding="utf-8")
+    run(recipe, limit)
+    name, _, value = limit.partition("=")
+    said = f"train.{name} = {float(value) if name == 'minutes' else value} is used up"
+    assert said not in capsys.readouterr().err
+    run(recipe, limit)
+    assert said in capsys.readouterr().err
 
 
 def test_every_format_of_pairs_trains_alike(place: Path) -> None:

@@ -2,6 +2,7 @@
 become batches."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -78,7 +79,7 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
                 "the tokenizer has no control token {mark}; train one for this recipe", mark=mark
             )
     pairs = [pair for part in data.sources for pair in read_pairs(part, data, source, target, tell)]
-    pairs, held = hold_out(pairs, data, tell)
+    pairs, held = hold_out(pairs, recipe.held_out(len(pairs)), data.validation.domains, tell)
     held += [
         pair for part in data.validation.sources for pair in read_pairs(part, data, source, target, tell)
     ]
@@ -158,10 +159,11 @@ def read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Tel
     return pairs[_stretch(part, len(pairs))]
 
 
-def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair], list[Pair]]:
+def hold_out(
+    pairs: list[Pair], wanted: int, domains: Sequence[str], tell: Tell
+) -> tuple[list[Pair], list[Pair]]:
     """Split off validation pairs, the same ones whatever the order or seed. Training pairs that share a side with one
     of them are left out too, and counted."""
-    wanted, domains = data.validation.hold_out, data.validation.domains
     if not wanted:
         return pairs, []
     known = {pair.domain for pair in pairs}
@@ -216,7 +218,10 @@ def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     packed into rows that do not see one another."""
     data, masked = recipe.data, recipe.train.objective == "masked"
     texts = [text for source in data.sources for text in _read_texts(source, data, tell)]
-    texts, held = _hold_out_texts(texts, data.validation.hold_out, tell)
+    if data.one_text and data.validation.hold_out is None:
+        texts, held = _hold_out_ends(texts, recipe, tell)
+    else:
+        texts, held = _hold_out_texts(texts, recipe.held_out(len(texts)), tell)
     held += [text for source in data.validation.sources for text in _read_texts(source, data, tell)]
     if not texts:
         raise CutawayError("the sources hold no text to train on")
@@ -283,6 +288,16 @@ def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
     if source.format == "text" and source.split == "file":
         return [text[_stretch(source, len(text))] for text in texts]
     return texts[_stretch(source, len(texts))]
+
+
+def _hold_out_ends(texts: list[str], recipe: Recipe, tell: Tell) -> tuple[list[str], list[str]]:
+    """Split off the end of each long text."""
+    ends = [math.ceil(len(text) * recipe.held_part) for text in texts]
+    if not any(ends):
+        return texts, []
+    tell("validation: {count:,} characters held out, the end of the text", count=sum(ends))
+    held = [text[-end:] for text, end in zip(texts, ends, strict=True)]
+    return [text[:-end] for text, end in zip(texts, ends, strict=True)], held
 
 
 def _hold_out_texts(texts: list[str], wanted: int, tell: Tell) -> tuple[list[str], list[str]]:

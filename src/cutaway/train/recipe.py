@@ -147,7 +147,12 @@ class Source:
 class Validation:
     """[data.validation]: examples held out of the sources, or sources of their own."""
 
-    hold_out: int = key("number of examples held out, the same whatever the seed", default=0, ge=0)
+    hold_out: int | None = key(
+        "number of examples held out, the same whatever the seed; not given: with validate_every and without sources a "
+        "twentieth of them, at most 500 (of one long text, its end)",
+        default=None,
+        ge=0,
+    )
     domains: tuple[str, ...] = key("seq2seq: held out of these domains alone", default=())
     sources: tuple[Source, ...] = key("files of their own, as in data.sources", default=())
     translations: int = key(
@@ -268,6 +273,12 @@ class Limits:
         if self.patience is not None and self.validate_every is None:
             raise CutawayError("patience needs validate_every: early stop looks at validations")
 
+    @property
+    def limit(self) -> str:
+        """The key that says how long to train, and its value."""
+        name = next(name for name in ("steps", "tokens", "minutes") if getattr(self, name) is not None)
+        return f"train.{name} = {getattr(self, name)}"
+
     def total(self, step: int, tokens: int, seconds: float) -> float:
         """Updates in the whole run, estimated where it is limited by tokens or minutes."""
         if self.steps is not None:
@@ -348,11 +359,11 @@ class Recipe:
             raise CutawayError(
                 "model.head is none: a model without an output head cannot learn to predict words"
             )
-        if self.train.validate_every is not None and not (
-            data.validation.hold_out or data.validation.sources
-        ):
+        nothing_held = data.validation.hold_out == 0 and not data.validation.sources
+        if self.train.validate_every is not None and nothing_held:
             raise CutawayError(
-                "train.validate_every is set, but [data.validation] names no examples: set hold_out or sources"
+                "train.validate_every is set, but data.validation.hold_out is 0 and there are no sources: leave "
+                "hold_out out, or give data.validation.sources"
             )
         if self.tokenizer.path is None and self.tokenizer.vocab_size > self.model.vocab_size:
             raise CutawayError(
@@ -434,6 +445,17 @@ class Recipe:
     @property
     def folder(self) -> Path:
         return Path(self.run.folder or os.path.join("runs", self.run.name))
+
+    @property
+    def held_part(self) -> float:
+        """The part that is held out for validation where the recipe does not say how much."""
+        return 0.05 if self.train.validate_every is not None and not self.data.validation.sources else 0.0
+
+    def held_out(self, count: int) -> int:
+        """How many of `count` examples are held out for validation."""
+        if self.data.validation.hold_out is not None:
+            return self.data.validation.hold_out
+        return min(500, math.ceil(self.held_part * count)) if count > 1 else 0
 
     @property
     def context(self) -> int:

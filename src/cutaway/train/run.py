@@ -69,6 +69,13 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
         if newest is not None:
             trainer.resume(newest)
             progress.tell("resumed from {path} (step {step})", path=newest, step=trainer.position.step)
+            at = trainer.position
+            limit = recipe.train.limit
+            if recipe.train.reached(at.step, at.tokens, at.seconds):
+                progress.tell(
+                    "{limit} is used up: nothing is left to train; a greater one goes on",
+                    limit=limit,
+                )
         elif progress.rewind(0) or had:
             progress.tell("{path}: no checkpoint there is whole, so training starts over", path=folder.path)
         progress.tell(
