@@ -371,6 +371,11 @@ class ModelConfig:
                 )
         if self.position == "rotary" and self.head_width % 2:
             raise CutawayError("rotary positions need an even d_head, not {width}", width=self.head_width)
+        # its dimensions are told apart by the logarithm of the base
+        if self.rope_scaling is not None and self.rope_scaling.kind == "yarn" and self.rope_base == 1:
+            raise CutawayError(
+                "rope_base is 1, expected another number: yarn cannot stretch equal frequencies"
+            )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise CutawayError("sinusoidal positions need an even d_model, not {width}", width=self.d_model)
         for name in ("window_layers", "dense_layers"):

@@ -110,7 +110,7 @@ for kill in range(200):
                 step += 1
                 tensors = {"w": torch.full((20_000,), float(step))}
                 folder.save(step, lambda at: (at / "config.json").write_text(str(step)), tensors, {"step": step})
-                folder.retain(2, None)
+                folder.retain(2, {})
     time.sleep(draws.random() * 0.2)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -116,8 +116,9 @@ def save(
     if architecture is not None:
         values = architecture.write_config(config)
     values["dtype"] = DTYPES[kept]
-    write_json(folder / "config.json", values)
+    # first, so that a folder whose weights were refused is none that opens
     write_weights(folder, spread(model, architecture), kept, shard_size)
+    write_json(folder / "config.json", values)
     ids = {role: getattr(config, f"{role}_id") for role in ("pad", "bos", "eos", "decoder_start")}
     defaults = {f"{role}_token_id": id for role, id in ids.items() if id is not None}
     write_json(folder / "generation_config.json", {**defaults, **(generation or {})})

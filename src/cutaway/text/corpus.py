@@ -292,8 +292,8 @@ def read_parallel(
 
 def read_jsonl(
     path: str | Path, fields: Sequence[str], errors: Errors = "strict", report: Report | None = None
-) -> Iterator[tuple[str, ...]]:
-    """The named string fields of each line's JSON object; blank lines are left out and counted.
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Each line's number and the named string fields of its JSON object; blank lines are left out and counted.
 
     Bad JSON, a value that is no string, a missing field, duplicate keys, NaN, lone surrogates and absurd nesting are
     CutawayErrors with file and line (counted and left out with `errors="skip"`)."""
@@ -306,7 +306,7 @@ def read_jsonl(
             report.empty += 1
             continue
         try:
-            yield _json_fields(line, fields)
+            yield number, _json_fields(line, fields)
         except CutawayError as error:
             _complain(say("{path}:{line}: {error}", path=path, line=number, error=error), errors, report)
 
