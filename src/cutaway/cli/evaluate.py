@@ -10,7 +10,7 @@ import typer
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, tell, write
+from cutaway.cli.terminal import note, one_line, tell, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
 from cutaway.words import listed, say, told
@@ -65,7 +65,7 @@ def evaluate(
                 batch, to=to if translator.languages else None, search=search, truncate=True
             )
             cut += sum(result.source.cut for result in results)
-            found |= {i: result.best.text for i, result in zip(places, results, strict=True)}
+            found |= {i: one_line(result.best.text) for i, result in zip(places, results, strict=True)}
             bar.update(len(batch))
     if cut:
         note(

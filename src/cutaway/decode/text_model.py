@@ -48,6 +48,9 @@ class Hypothesis:
     cross_attention: Tensor | None = None
 
 
+NOTHING = Hypothesis("", [], [], [], 0.0, "stop", [])
+
+
 @dataclass(frozen=True)
 class StreamedToken:
     """One token as soon as it is chosen. The joined `text` of all is the whole result; it may be empty while a

@@ -10,9 +10,10 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
 from cutaway.decode.gaps import encode_with_gaps
+from cutaway.decode.route import Language
 from cutaway.decode.search import MAX_BEAM, Limits, Search
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
-from cutaway.decode.translator import Language, Translator
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.options import Option, bounded
 from cutaway.inspection.sentences import sentence_ids
@@ -230,7 +231,7 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     if target is None:
-        written = translator.translate([text], to=to, search=Search(beam=beam))[0].best.ids
+        written = translator.write([source], search=Search(beam=beam))[0][0].ids
     else:
         written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
     whole = [*translator.start(source), *written]
