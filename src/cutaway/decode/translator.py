@@ -1,8 +1,6 @@
-"""Texts in, translations out: which language into which, how the model is told, and the encoder-decoder with its
-tokenizer."""
+"""Texts in, translations out: the encoder-decoder with its tokenizer."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,25 +10,13 @@ import torch
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
+from cutaway.decode.route import Language, has_han, route
 from cutaway.decode.search import GREEDY, USUAL, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
-from cutaway.text.tokens.tokenizer import Tokenizer
-from cutaway.words import Phrase, Text, listed, say
-
-Language = str  # "en" or "zh"
-OURS = {"en": ">>eng<<", "zh": ">>zho<<"}
-# What names a language before the source (OPUS-MT), the best name first.
-_BEFORE_SOURCE = {
-    "en": (OURS["en"], ">>en<<"),
-    "zh": (OURS["zh"], ">>cmn_Hans<<", ">>cmn<<", ">>zh<<", ">>zh_CN<<", ">>zh_cn<<"),
-}
-# What names a language where a text of it begins, source and target alike (M2M100; NLLB; mBART-50).
-_BEFORE_BOTH = {"en": ("__en__", "eng_Latn", "en_XX"), "zh": ("__zh__", "zho_Hans", "zh_CN")}
-
-_HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f]")
+from cutaway.words import Phrase, Text, say
 
 _BEAM = Search(beam=4)
 _ONE = say("the text")
@@ -63,8 +49,8 @@ class Translation:
 
 
 class Translator:
-    """Translates with an encoder-decoder checkpoint. Models with language tokens translate into what those name (see
-    `route`); others do the one thing they were trained for.
+    """Translates with an encoder-decoder checkpoint. Models with marks for languages translate into what those name
+    (see `route.Route`); others do the one thing they were trained for.
 
     Raises CutawayError when the checkpoint is of another family or lacks what translating needs.
     """
@@ -82,7 +68,6 @@ class Translator:
                 missing=missing,
             )
         self._forbidden = text_model.unwanted_ids(loaded, self.tokenizer)
-        self._route = route(self.tokenizer, self.end_ids[0])
         forced = loaded.generation.get("forced_bos_token_id")
         if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
             raise CutawayError(
@@ -90,9 +75,8 @@ class Translator:
                 path=loaded.path,
                 forced=forced,
             )
-        # what the decoder reads before it writes: its start token, and what is forced on it as the first word
-        self._start = self.config.decoder_start_id
-        self._forced = [] if forced is None else [forced]
+        starts = [] if forced is None else [forced]
+        self._route = route(self.tokenizer, self.end_ids[0], self.config.decoder_start_id, starts)
 
     @property
     def languages(self) -> list[Language]:
@@ -112,7 +96,8 @@ class Translator:
     ) -> list[Translation]:
         """One translation a text, in order; a blank text gives an empty one.
 
-        `to` is "en" or "zh"; None decides by the text. `search` is a beam of 4 unless given. A translation has at most
+        `to` names a language that the model has a mark for, in any spelling (see `route.Route.named`); None: what the
+        model usually writes, else en or zh by the text. `search` is a beam of 4 unless given. A translation has at most
         twice the source's tokens and 20 unless `limits` has a number, and never more than the model's positions.
         `truncate` cuts a text that is too long for the model (and notes it) instead of refusing it.
         Raises CutawayError for a language that the model cannot be asked for, and for texts beyond the position limit,
@@ -176,7 +161,7 @@ class Translator:
         self, text: str, *, to: Language | None = None, truncate: bool = False, name: Text = _ONE
     ) -> Source:
         """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
-        to = self._direction(text, to)
+        to = self._route.direction(text, to)
         notes: list[Phrase] = []
         plain = simplified(text) if self._route.simplified else text
         if plain != text:
@@ -185,10 +170,17 @@ class Translator:
             notes.append(
                 say("the text has Chinese characters already, and was translated into Chinese as asked")
             )
+        if mark := self._route.spelled(text):
+            notes.append(
+                say(
+                    "{mark} in the text was read as letters: a language is named apart from it (to)",
+                    mark=mark,
+                )
+            )
         encoding = self.tokenizer.encode(plain)
         if not encoding.ids or not text.strip():
             return Source(text, to, [], [], (), False)
-        before, after = self._route.around(to)
+        before, after = self._route.around(text, to)
         room = self.config.max_len - len(before) - len(after)
         whole = kept = len(encoding.ids)
         if whole > room:
@@ -214,34 +206,9 @@ class Translator:
         pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]
         return Source(text, to, ids, pieces, tuple(notes), kept < whole)
 
-    def _direction(self, text: str, to: Language | None) -> Language | None:
-        if to is not None and to not in OURS:
-            raise CutawayError(
-                "to is {to!r}{hint}, expected one of {languages}",
-                to=to,
-                hint=nearest(to, OURS),
-                languages=listed(OURS),
-            )
-        if to is not None and not self._route.ways:
-            raise CutawayError(
-                "this model has no language token for {to!r}: it translates one way only, so leave out "
-                "the target language",
-                to=to,
-            )
-        if not self._route.ways:
-            return None
-        to = to or target_of(text)
-        if to not in self._route.ways:
-            raise CutawayError(
-                "this model does not translate into {to!r}, only into {languages}",
-                to=to,
-                languages=listed(self._route.ways),
-            )
-        return to
-
     def start(self, source: Source) -> list[int]:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
-        return [self._start, *(self._route.start(source.to) or self._forced)]
+        return self._route.begin(source.to)
 
     def _limits(self, source: Source, limits: Limits) -> Limits:
         return limits.within(self.config.max_len, usual=2 * len(source.ids) + 20)
@@ -250,57 +217,6 @@ class Translator:
         ids, mask = pad_right(sources, self.config.pad_id or 0, next(self.model.parameters()).device)
         with torch.inference_mode():
             return self.model.begin(ids, mask)
-
-
-@dataclass(frozen=True)
-class Route:
-    """How a model is told what to do. `ways` are the languages it can be asked for, each with its token, none where
-    it only does one thing; `begins_target` says that the token begins the target, and the source's begins it."""
-
-    ways: Mapping[Language, int]
-    begins_target: bool
-    before: tuple[int, ...]  # what stands around a source whatever the language
-    after: tuple[int, ...]
-    simplified: bool  # the model was trained on simplified characters only
-
-    def around(self, to: Language | None) -> tuple[list[int], list[int]]:
-        """The control tokens before and after a source that is to be translated into `to`."""
-        if to is None:
-            return list(self.before), list(self.after)
-        other = next((id for language, id in self.ways.items() if language != to), None)
-        named = other if self.begins_target else self.ways[to]
-        return [*([] if named is None else [named]), *self.before], list(self.after)
-
-    def start(self, to: Language | None) -> list[int]:
-        """What the decoder reads after its start token before it begins to write."""
-        return [self.ways[to]] if to is not None and self.begins_target else []
-
-
-def route(tokenizer: Tokenizer, end_id: int) -> Route:
-    """The route that a model's vocabulary shows: by its language tokens, and by what its tokenizer.json puts around a
-    text. Every source ends with the end token."""
-    before, after = tokenizer.around
-    for names, begins_target in ((_BEFORE_SOURCE, False), (_BEFORE_BOTH, True)):
-        found = {language: _first_control(tokenizer, tokens) for language, tokens in names.items()}
-        ways = {language: id for language, id in found.items() if id is not None}
-        if ways:
-            ours = set(ways.values()) == {tokenizer.id(token) for token in OURS.values()}
-            return Route(ways, begins_target, (), (end_id,), simplified=ours)
-    return Route({}, False, tuple(before), tuple(after or [end_id]), simplified=False)
-
-
-def _first_control(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> int | None:
-    ids = (tokenizer.id(token) for token in tokens)
-    return next((id for id in ids if id is not None and tokenizer.is_control(id)), None)
-
-
-def target_of(text: str) -> Language:
-    """The language to translate into when none is given: English when there are Chinese characters, else Chinese."""
-    return "en" if has_han(text) else "zh"
-
-
-def has_han(text: str) -> bool:
-    return _HAN.search(text) is not None
 
 
 def simplified(text: str) -> str:

@@ -10,9 +10,10 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
 from cutaway.decode.gaps import encode_with_gaps
+from cutaway.decode.route import Language
 from cutaway.decode.search import MAX_BEAM, Limits, Search
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
-from cutaway.decode.translator import Language, Translator
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.options import Option, bounded
 from cutaway.inspection.sentences import sentence_ids
@@ -166,7 +167,10 @@ class Run(Drawn):
 # How a translation comes about that is looked into.
 GivenTarget = Annotated[str | None, Option(say("A translation to look at in the place of the model's own."))]
 ToLanguage = Annotated[
-    Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
+    Language | None,
+    Option(
+        say("Translate to zh, en or another language of the model; else it is told by the text's characters.")
+    ),
 ]
 Beam = Annotated[int, Option(say("Width of the search for the translation."), at_least=1, at_most=MAX_BEAM)]
 

@@ -10,9 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.route import Language
 from cutaway.decode.search import BeamStep, Search
 from cutaway.decode.text_model import Hypothesis
-from cutaway.decode.translator import Language, Translator
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.asked import OneHead, OneLayer
 from cutaway.inspection.options import Option
