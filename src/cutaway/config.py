@@ -267,6 +267,13 @@ class RopeScaling:
             )
 
 
+# What an encoder may have of its own, and the decoder's name for it.
+_OF_ENCODER = {
+    "n_encoder_layers": "n_layers", "n_encoder_heads": "n_heads", "d_encoder_ff": "d_ff",
+    "source_vocab_size": "vocab_size",
+}  # fmt: skip
+
+
 @checked
 class ModelConfig:
     """The numbers and choices one Transformer is built from; nothing else is read when it runs.
@@ -284,6 +291,22 @@ class ModelConfig:
     n_encoder_layers: int | None = key(
         "encoder-decoder: blocks of the encoder; not given: n_layers", default=None, ge=1, le=LAYERS
     )
+    n_encoder_heads: int | None = key(
+        "encoder-decoder: attention heads of the encoder; not given: n_heads", default=None, ge=1, le=1_024
+    )
+    d_encoder_ff: int | None = key(
+        "encoder-decoder: feed-forward width of the encoder; not given: d_ff",
+        default=None,
+        ge=1,
+        le=1_000_000,
+    )
+    source_vocab_size: int | None = key(
+        "encoder-decoder: token ids of the source where they are others; not given: vocab_size",
+        default=None,
+        ge=1,
+        le=PIECES,
+    )
+    shared_tables: bool = key("encoder-decoder: source and target have one embedding matrix", default=True)
     n_kv_heads: int | None = key("heads of keys and values; not given: n_heads", default=None, ge=1, le=1_024)
     d_head: int | None = key("width of a head; not given: d_model/n_heads", default=None, ge=1, le=8_192)
     max_len: int = key("the context limit in tokens", default=512, ge=1, le=POSITIONS)
@@ -336,9 +359,12 @@ class ModelConfig:
     embed_scale: float = key("factor of the embeddings", default=1.0, gt=0)
     embed_norm: bool = key("a norm after the embeddings", default=False)
     n_segments: int = key("embeddings of sentence A, B (BERT)", default=0, ge=0, le=1_000_000)
-    tied: bool = key("the output matrix is the embedding matrix", default=True)
+    tied: bool = key("the output matrix is the (target's) embedding matrix", default=True)
     head: Literal["linear", "masked", "none"] = key(
         "output head; masked: BERT's, with dense layer and norm; none: vectors, not words", default="linear"
+    )
+    head_activation: Literal["relu", "gelu", "gelu_tanh", "silu"] | None = key(
+        "masked head: its activation; not given: activation", default=None
     )
     head_bias: bool = key("a bias of the output head", default=False)
     logit_scale: float = key("factor of the logits", default=1.0, gt=0)
@@ -404,10 +430,20 @@ class ModelConfig:
                 chosen=self.n_experts_per_token,
                 experts=self.n_experts,
             )
-        if self.n_encoder_layers is not None and self.family != "encoder-decoder":
+        of_encoder = [name for name in _OF_ENCODER if getattr(self, name) is not None]
+        if of_encoder and self.family != "encoder-decoder":
             raise CutawayError(
-                "n_encoder_layers belongs to the encoder-decoder family; {family} has n_layers",
+                "{name} belongs to the encoder-decoder family; {family} has {own}",
+                name=of_encoder[0],
                 family=self.family,
+                own=_OF_ENCODER[of_encoder[0]],
+            )
+        if self.source_vocab_size not in (None, self.vocab_size) and self.shared_tables:
+            raise CutawayError(
+                "source_vocab_size is {source} and vocab_size {target}, but one matrix for both (shared_tables) has "
+                "one size",
+                source=self.source_vocab_size,
+                target=self.vocab_size,
             )
         for name in ("pad_id", "bos_id", "eos_id", "mask_id", "decoder_start_id"):
             value = getattr(self, name)
@@ -418,6 +454,21 @@ class ModelConfig:
                     value=value,
                     size=self.vocab_size,
                 )
+        if of_encoder:
+            with about(say("the encoder")):
+                _ = self.encoder_side
+
+    @property
+    def encoder_side(self) -> "ModelConfig":
+        """The config with the encoder's own numbers in the place of the decoder's."""
+        return dataclasses.replace(
+            self,
+            n_heads=self.n_heads if self.n_encoder_heads is None else self.n_encoder_heads,
+            d_ff=self.d_ff if self.d_encoder_ff is None else self.d_encoder_ff,
+            vocab_size=self.vocab_size if self.source_vocab_size is None else self.source_vocab_size,
+            decoder_start_id=None,
+            **dict.fromkeys(_OF_ENCODER),
+        )
 
     @property
     def kv_heads(self) -> int:

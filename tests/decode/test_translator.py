@@ -1,6 +1,7 @@
 """Texts to texts: order, blanks, directions, scripts, limits; on tiny random models with a real tokenizer."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -236,7 +237,7 @@ def test_a_stream_cannot_search(translator: Translator):
     ("arguments", "message"),
     [
         ({"to": "fr"}, "to is 'fr', expected one of en, zh"),
-        ({"to": "eng"}, "did you mean 'en'"),
+        ({"to": "en_GB"}, "to is 'en_GB' .did you mean 'en'"),
         ({"batch_size": 0}, "batch_size is 0"),
     ],
 )
@@ -462,21 +463,24 @@ def tokenizer_with(*controls: str, template: str | None = None) -> Tokenizer:
     )
 
 
-def open_with(opened: Any, tokenizer: Tokenizer, generation: dict[str, object] | None = None) -> Loaded:
+def open_with(
+    opened: Any, tokenizer: Tokenizer, generation: Mapping[str, object] | None = None, **changes: object
+) -> Loaded:
     loaded = opened("marian")
-    model = tiny_model("marian", tokenizer.vocab_size, eos_id=tokenizer.role("eos"), pad_id=0)
+    ids: dict[str, object] = {"eos_id": tokenizer.role("eos"), "pad_id": 0}
+    model = tiny_model("marian", tokenizer.vocab_size, **{**ids, **changes})
     return replace(loaded, model=model, config=model.config, tokenizer=tokenizer, generation=generation or {})
 
 
 def test_opus_mt_wants_the_target_language_before_the_source(opened: Any) -> None:
     tokenizer = tokenizer_with(">>cmn_Hans<<", ">>cmn_Hant<<")
     translator = Translator(open_with(opened, tokenizer))
-    assert translator.languages == ["zh"]
+    assert translator.languages == ["zh", "cmn_Hant"]
     source = translator.prepare("Who are you?")
     assert source.to == "zh"
     assert source.pieces[0] == ">>cmn_Hans<<"
     assert source.pieces[-1] == "</s>"
-    with pytest.raises(CutawayError, match="does not translate into 'en', only into zh"):
+    with pytest.raises(CutawayError, match="to is 'en', expected one of zh, cmn_Hant"):
         translator.prepare("你是谁？", to="en")
     # Only our own models were trained on simplified characters alone.
     assert translator.prepare("你是誰？", to="zh").text == "你是誰？"

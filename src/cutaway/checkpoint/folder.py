@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from cutaway.checkpoint.gguf_model import read_gguf
-from cutaway.checkpoint.parameters import fill, spread
+from cutaway.checkpoint.parameters import as_stored, fill, spread
 from cutaway.checkpoint.published import OWN_TYPE, architecture_for, architecture_of
 from cutaway.checkpoint.stored import Contents
 from cutaway.checkpoint.table import Architecture
@@ -224,6 +224,7 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
             config = parse(ModelConfig, own, contents.config_file)
         else:
             config = architecture.read_config(contents.config, contents.config_file)
+            config = as_stored(config, architecture, contents.tensors, contents.weights_file)
         _check_sizes(config, contents)
     return config, architecture
 
@@ -251,10 +252,10 @@ def _check_sizes(config: ModelConfig, contents: Contents) -> None:
             held=held,
         )
     pieces = contents.tokenizer.vocab_size if contents.tokenizer is not None else 0
-    if pieces > config.vocab_size:
+    rows = min(config.vocab_size, config.encoder_side.vocab_size)
+    if pieces > rows:
         raise CutawayError(
-            "vocab_size is {size}, but the tokenizer has {pieces} pieces; "
-            "the tokenizer belongs to another model: take that of this one",
-            size=config.vocab_size,
+            "vocab_size is {size}, but the tokenizer has {pieces} pieces",
+            size=rows,
             pieces=pieces,
         )

@@ -25,7 +25,7 @@ _BATCH = 64  # texts between two reports of progress
 def evaluate(
     source: Annotated[Path, argument("The texts to translate, one a line.")],
     reference: Annotated[Path, argument("Their translations, one a line.")],
-    to: Annotated[str, option("The language to translate into: zh or en.")],
+    to: Annotated[str, option("The language to translate into: zh, en, or another that the model names.")],
     labels: Annotated[
         Path | None, option("A file with a label for every line (Tatoeba's cmn_Hans …).")
     ] = None,

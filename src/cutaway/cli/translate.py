@@ -40,7 +40,11 @@ def translate(
     text: OneText = None,
     file: Annotated[Path | None, option("Translate the lines of a file.", "--file", "-f")] = None,
     to: Annotated[
-        str | None, option("zh or en; not given: English when there are Chinese characters, else Chinese.")
+        str | None,
+        option(
+            "zh, en, or another language that the model names; not given: English when there are Chinese "
+            "characters, else Chinese."
+        ),
     ] = None,
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,

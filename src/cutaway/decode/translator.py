@@ -8,18 +8,18 @@ import torch
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
-from cutaway.decode.route import OURS, Language, route, simplified, target_of
+from cutaway.decode.route import Language, route, simplified
 from cutaway.decode.search import GREEDY, USUAL, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
 from cutaway.decode.translation import Sentence, Source, Translation, put_together
-from cutaway.errors import CutawayError, nearest
+from cutaway.errors import CutawayError
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
 from cutaway.text.display import has_han
 from cutaway.text.folding import edges, folded, is_blank, trimmed
 from cutaway.text.sentence_ends import ADDRESS, sentences
 from cutaway.text.tokens.encoding import Encoding
-from cutaway.words import Phrase, Text, listed, say
+from cutaway.words import Phrase, Text, say
 
 _BEAM = Search(beam=4)
 _ONE = say("the text")
@@ -45,12 +45,11 @@ class Translator:
         if not self.end_ids or self.config.decoder_start_id is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
             raise CutawayError(
-                "{path}: config.json lacks {missing}, which translating needs; add it, as the model's makers have it",
+                "{path}: config.json lacks {missing}, which translating needs",
                 path=loaded.path,
                 missing=missing,
             )
         self._forbidden = text_model.unwanted_ids(loaded, self.tokenizer)
-        self._route = route(self.tokenizer, self.end_ids[0])
         forced = loaded.generation.get("forced_bos_token_id")
         if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
             raise CutawayError(
@@ -58,9 +57,8 @@ class Translator:
                 path=loaded.path,
                 forced=forced,
             )
-        # what the decoder reads before it writes: its start token, and what is forced on it as the first word
-        self._start = self.config.decoder_start_id
-        self._forced = [] if forced is None else [forced]
+        starts = [] if forced is None else [forced]
+        self._route = route(self.tokenizer, self.end_ids[0], self.config.decoder_start_id, starts)
         self._unsure_below = _unsure_below(loaded)
 
     @property
@@ -83,7 +81,8 @@ class Translator:
     ) -> list[Translation]:
         """One translation a text, in order; a blank text gives an empty one.
 
-        `to` is "en" or "zh"; None decides by the text. `search` is a beam of 4 unless given. A text is translated
+        `to` names a language that the model has a mark for, in any spelling (see `route.Route.named`); None: what the
+        model usually writes, else en or zh by the text. `search` is a beam of 4 unless given. A text is translated
         sentence by sentence, or in one piece without `split`. A translation has at least one token, at most twice the
         source's and 20 unless `limits` has a number, and never more than the model's positions. Our own models leave
         as it is what has no letters and what is in the wanted language already; so is whatever a model has no words
@@ -109,7 +108,7 @@ class Translator:
         return [
             put_together(
                 text,
-                self._direction(text, to),
+                self._route.direction(text, to),
                 [_judged(each, next(written), self._unsure_below) for each in parts],
             )
             for text, parts in zip(texts, read, strict=True)
@@ -176,12 +175,12 @@ class Translator:
 
         What cannot be seen at the edges of the text is left out. For our own models, which were taught simplified
         characters, the rest is brought to what they know too (see `folded`)."""
-        to = self._direction(text, to)
+        to = self._route.direction(text, to)
         if is_blank(text):
             return Source(text, to, [], [], [], (), False)
         notes: list[Phrase] = []
-        plain = folded(text, self._knows) if self._route.own else trimmed(text)
-        if self._route.own and (simple := simplified(plain.text)) != plain.text:
+        plain = folded(text, self._knows) if self._route.ours else trimmed(text)
+        if self._route.ours and (simple := simplified(plain.text)) != plain.text:
             # of as many characters, in the same places
             plain = replace(plain, text=simple)
             notes.append(say("traditional Chinese characters were converted to simplified ones"))
@@ -189,10 +188,17 @@ class Translator:
             notes.append(
                 say("the text has Chinese characters already, and was translated into Chinese as asked")
             )
+        if mark := self._route.spelled(text):
+            notes.append(
+                say(
+                    "{mark} in the text was read as letters: a language is named apart from it (to)",
+                    mark=mark,
+                )
+            )
         encoding = self.tokenizer.encode(plain.text)
         if not encoding.ids:
             return Source(text, to, [], [], [], (), False)
-        before, after = self._route.around(to)
+        before, after = self._route.around(text, to)
         room = self.config.max_len - len(before) - len(after)
         whole = kept = len(encoding.ids)
         if whole > room:
@@ -225,7 +231,7 @@ class Translator:
 
     def start(self, source: Source) -> list[int]:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
-        return [self._start, *(self._route.start(source.to) or self._forced)]
+        return self._route.begin(source.to)
 
     def limits(self, source: Sequence[int], limits: Limits = USUAL) -> Limits:
         """How long what is written for these source ids may be: never nothing, and at most twice as long and 20."""
@@ -236,7 +242,7 @@ class Translator:
         self, text: str, to: Language | None, truncate: bool, split: bool, name: Text
     ) -> list[Sentence]:
         """The sentences of a text, not yet translated."""
-        direction = self._direction(text, to)
+        direction = self._route.direction(text, to)
         places = sentences(text) if split else [edges(text)] * (not is_blank(text))
         read: list[Sentence] = []
         for number, (start, end) in enumerate(places, start=1):
@@ -251,7 +257,7 @@ class Translator:
 
     def _untranslatable(self, text: str, to: Language | None) -> Phrase | None:
         """Why our own models leave a sentence as it is, if they do."""
-        if not self._route.own:
+        if not self._route.ours:
             return None
         letters = [each for each in ADDRESS.sub("", text) if each.isalpha()]
         if not letters:
@@ -264,31 +270,6 @@ class Translator:
 
     def _knows(self, character: str) -> bool:
         return self.tokenizer.id(character) is not None
-
-    def _direction(self, text: str, to: Language | None) -> Language | None:
-        if to is not None and to not in OURS:
-            raise CutawayError(
-                "to is {to!r}{hint}, expected one of {languages}",
-                to=to,
-                hint=nearest(to, OURS),
-                languages=listed(OURS),
-            )
-        if to is not None and not self._route.ways:
-            raise CutawayError(
-                "this model has no language token for {to!r}: it translates one way only, so leave out "
-                "the target language",
-                to=to,
-            )
-        if not self._route.ways:
-            return None
-        to = to or target_of(text)
-        if to not in self._route.ways:
-            raise CutawayError(
-                "this model does not translate into {to!r}, only into {languages}",
-                to=to,
-                languages=listed(self._route.ways),
-            )
-        return to
 
     def _begin(self, sources: Sequence[Sequence[int]]) -> Cache:
         ids, mask = pad_right(sources, self.config.pad_id or 0, next(self.model.parameters()).device)

@@ -20,11 +20,12 @@ def diagram(config: ModelConfig) -> Diagram:
     if config.family != "encoder-decoder":
         blocks = _blocks(config, causal=config.family == "decoder-only", cross=False)
         return Diagram([Tower(top, [*head, *final], blocks, config.n_layers, below, say("ids"))])
-    encoder = _blocks(config, causal=False, cross=False)
+    source = config.encoder_side
+    encoder = _blocks(source, causal=False, cross=False)
     decoder = _blocks(config, causal=True, cross=True)
     return Diagram(
         [
-            Tower("", final, encoder, config.encoder_layers, below, say("source ids")),
+            Tower("", final, encoder, config.encoder_layers, [_input(source)], say("source ids")),
             Tower(top, [*head, *final], decoder, config.n_layers, below, say("target ids")),
         ],
         say("memory"),
@@ -49,7 +50,8 @@ def _head(config: ModelConfig) -> list[Box]:
         extras.append(say("soft cap ±{cap:g}", cap=config.logit_softcap))
     lines: list[Text] = [listed(extras)]
     if config.head == "masked":
-        dense = say("Linear {d:,}, {activation}", d=config.d_model, activation=ACTIVATIONS[config.activation])
+        activation = ACTIVATIONS[config.head_activation or config.activation]
+        dense = say("Linear {d:,}, {activation}", d=config.d_model, activation=activation)
         lines += [_norm(config), dense]
     return [Box(lines, "head")]
 

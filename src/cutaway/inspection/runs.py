@@ -167,7 +167,10 @@ class Run(Drawn):
 # How a translation comes about that is looked into.
 GivenTarget = Annotated[str | None, Option(say("A translation to look at in the place of the model's own."))]
 ToLanguage = Annotated[
-    Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
+    Language | None,
+    Option(
+        say("Translate to zh, en or another language of the model; else it is told by the text's characters.")
+    ),
 ]
 Beam = Annotated[int, Option(say("Width of the search for the translation."), at_least=1, at_most=MAX_BEAM)]
 

@@ -277,4 +277,4 @@ def _columns(projection: nn.Linear, head: int, width: int) -> Tensor:
 def _head(loaded: Loaded, side: Side, layer: int, head: int) -> tuple[Place, int]:
     """The block of a head, and the head from 0."""
     (place,) = places(loaded.model, side, layer)
-    return place, one_of(say("head"), head, loaded.config.n_heads)
+    return place, one_of(say("head"), head, place.attention.n_heads)

@@ -9,6 +9,8 @@ from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError
 
+TIED = Key("tie_word_embeddings", "tied", True)
+
 
 def _keys(pad: int, bos: int | None = None, eos: int | None = None) -> tuple[Key, ...]:
     """What BERT and RoBERTa have in common; the defaults are those of their control tokens."""
@@ -24,6 +26,7 @@ def _keys(pad: int, bos: int | None = None, eos: int | None = None) -> tuple[Key
         Key("hidden_dropout_prob", "dropout", 0.1),
         *control_ids(pad, bos, eos),
         Key("mask_token_id", "mask_id", None),
+        TIED,
     )
 
 
@@ -48,7 +51,7 @@ def _body_rows(prefix: str) -> tuple[Row, ...]:
 
 FIXED: dict[str, object] = {
     "family": "encoder-only", "norm": "layernorm", "norm_order": "post", "position": "learned", "embed_norm": True,
-    "tied": True, "head": "masked", "head_bias": True, "gated": False, "attn_bias": True, "mlp_bias": True,
+    "head": "masked", "head_bias": True, "gated": False, "attn_bias": True, "mlp_bias": True,
 }  # fmt: skip
 
 BERT = Architecture(
@@ -57,13 +60,14 @@ BERT = Architecture(
     keys=(*_keys(pad=0), Key("max_position_embeddings", "max_len")),
     rows=(
         *_body_rows("bert."),
-        Row("cls.predictions.bias", "head.unembed.bias"),
-        Row("cls.predictions.decoder", "head.unembed"),
+        Row("cls.predictions.decoder.bias", "head.unembed.bias"),
+        Row("cls.predictions.bias", "head.unembed.bias", spare=True),
+        Row("cls.predictions.decoder.weight", "head.unembed.weight"),
         Row("cls.predictions.transform.dense", "head.dense"),
         Row("cls.predictions.transform.LayerNorm", "head.norm"),
     ),
     fixed={**FIXED, "position_offset": 0},
-    constants={"tie_word_embeddings": True, "is_decoder": False},
+    constants={"is_decoder": False},
     written={"attention_probs_dropout_prob": 0.0},
     fits=lambda config: config.n_segments > 0,
     ignored=(r"bert\.embeddings\.position_ids", r"bert\.pooler\..*", r"cls\.seq_relationship\..*"),
@@ -110,14 +114,14 @@ ROBERTA = replace(
     ),
     rows=(
         *_body_rows("roberta."),
-        Row("lm_head.bias", "head.unembed.bias"),
-        Row("lm_head.decoder", "head.unembed"),
+        Row("lm_head.decoder.bias", "head.unembed.bias"),
+        Row("lm_head.bias", "head.unembed.bias", spare=True),
+        Row("lm_head.decoder.weight", "head.unembed.weight"),
         Row("lm_head.dense", "head.dense"),
         Row("lm_head.layer_norm", "head.norm"),
     ),
-    fixed=FIXED,
     # The reference's head applies GELU whatever the activation of the blocks is.
-    constants={**BERT.constants, "hidden_act": "gelu"},
+    fixed={**FIXED, "head_activation": "gelu"},
     fits=_roberta_positions_fit,
     ignored=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*"),
     base_class="RobertaModel",
@@ -140,6 +144,7 @@ DISTILBERT = Architecture(
         Key("dropout", "dropout", 0.1),
         *control_ids(pad=0),
         Key("mask_token_id", "mask_id", None),
+        TIED,
     ),
     rows=(
         Row("distilbert.embeddings.word_embeddings", "embed.tokens"),
@@ -156,7 +161,6 @@ DISTILBERT = Architecture(
         Row("vocab_projector", "head.unembed"),
     ),
     fixed={**FIXED, "norm_eps": 1e-12, "n_segments": 0, "position_offset": 0},
-    constants={"tie_word_embeddings": True},
     # Fixed sinusoids, where a model has them, lie in the file as a table like learned positions.
     written={"attention_dropout": 0.0, "sinusoidal_pos_embds": False},
     base_class="DistilBertModel",

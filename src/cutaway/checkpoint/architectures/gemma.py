@@ -45,7 +45,7 @@ def _all_but_every_nth(layer: int, theirs: Config) -> bool:
 
 
 KEYS = (
-    *llama.SIZES,
+    *llama.sizes(kv_heads=4),
     Key("hidden_size", "embed_scale", read=_embed_scale, write=lambda _, config: config.d_model),
     Key("head_dim", "d_head", 256, write=lambda _, config: config.head_width),
     llama.EPS,
@@ -92,10 +92,10 @@ GEMMA3 = replace(
         Key("max_position_embeddings", "max_len", 131_072),
         *local_rope_keys(1e6, 1e4),
         *window_keys_by_layer(_all_but_every_nth, 4096),
-        Key("attn_logit_softcapping", "attn_softcap", None),
         Key("final_logit_softcapping", "logit_softcap", None),
     ),
     rows=(*GEMMA2.rows, *llama.QK_NORM_ROWS),
-    fixed={**GEMMA2.fixed, "qk_norm": True},
+    # The reference's config has attn_logit_softcapping, and nothing reads it.
+    fixed={**GEMMA2.fixed, "qk_norm": True, "attn_softcap": None},
     base_class="Gemma3TextModel",
 )

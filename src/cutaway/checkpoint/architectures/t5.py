@@ -93,9 +93,10 @@ def _t5(gated: bool) -> Architecture:
         class_name="T5ForConditionalGeneration",
         keys=KEYS,
         rows=(
-            Row("shared", "source_embed.tokens"),
             Row("encoder.embed_tokens", "source_embed.tokens"),
             Row("decoder.embed_tokens", "target_embed.tokens"),
+            Row("shared", "source_embed.tokens", spare=True),
+            Row("shared", "target_embed.tokens", spare=True),
             Row("lm_head", "head.unembed"),
             *_stack("encoder", False, gated),
             *_stack("decoder", True, gated),

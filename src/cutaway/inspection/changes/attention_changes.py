@@ -35,18 +35,19 @@ class HeadChange(BlockChange):
 
     head: All | int = key(say('the head, from 0; -1 is the last, "*" all'))
 
-    def heads(self, building: Building) -> slice:
+    def heads(self, place: Place) -> slice:
         if self.head == "*":
             return slice(None)
-        only = one_of(say("head"), self.head, building.config.n_heads)
+        only = one_of(say("head"), self.head, place.attention.n_heads)
         return slice(only, only + 1)
 
     def check(self, building: Building) -> None:
-        self.heads(building)
+        for place in self.places(building):
+            self.heads(place)
 
     def add(self, building: Building, place: Place, tap: str, edit: Edit) -> None:
         """An edit of the heads alone, at a tap (B, H, …) of the attention."""
-        heads = self.heads(building)
+        heads = self.heads(place)
 
         def edited(x: Tensor) -> Tensor:
             changed = x.clone()
@@ -72,7 +73,7 @@ class HeadOff(HeadChange):
         if self.set == "zero":
             self.add(building, place, "z", torch.zeros_like)
             return
-        mean, heads = building.measured(f"{place.attention_path}.z", mean_over_tokens), self.heads(building)
+        mean, heads = building.measured(f"{place.attention_path}.z", mean_over_tokens), self.heads(place)
         self.add(building, place, "z", lambda z: mean()[:, heads].to(z).expand_as(z))
 
 
@@ -199,7 +200,7 @@ class SetPattern(HeadChange):
                 _check_row(building, f"rows[{query}]", row, side, query)
 
     def edit_at(self, building: Building, place: Place) -> None:
-        clock, heads = building.clocks[place.side], self.heads(building)
+        clock, heads = building.clocks[place.side], self.heads(place)
         masked = building.keep(f"{place.attention_path}.masked") if self.kind == "uniform" else None
 
         def edited(pattern: Tensor) -> Tensor:
