@@ -121,7 +121,11 @@ class Translator:
         several = len(texts) > 1 or numbered_from > 1
         sources = [
             self.prepare(
-                text, to=to, truncate=truncate, name=say("text {number}", number=number) if several else _ONE
+                text,
+                to=to,
+                limits=limits,
+                truncate=truncate,
+                name=say("text {number}", number=number) if several else _ONE,
             )
             for number, text in enumerate(texts, start=numbered_from)
         ]
@@ -158,7 +162,7 @@ class Translator:
     ) -> Iterator[text_model.StreamedToken]:
         """Translate one text greedily or by sampling, token by token; a blank text gives none. `prepare` tells
         the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
-        source = self.prepare(text, to=to, truncate=truncate)
+        source = self.prepare(text, to=to, limits=limits, truncate=truncate)
         if not source.ids:
             return iter(())
         steps = stream(
@@ -173,7 +177,13 @@ class Translator:
         return text_model.read_stream(self.tokenizer, steps)
 
     def prepare(
-        self, text: str, *, to: Language | None = None, truncate: bool = False, name: Text = _ONE
+        self,
+        text: str,
+        *,
+        to: Language | None = None,
+        limits: Limits = USUAL,
+        truncate: bool = False,
+        name: Text = _ONE,
     ) -> Source:
         """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
         to = self._direction(text, to)
@@ -209,6 +219,7 @@ class Translator:
                     count=whole,
                 )
             )
+        notes += limits.shortened(self._begun(to), self.config.max_len)
         ids = [*before, *encoding.ids[:kept], *after]
         named = self.tokenizer.readable
         pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]
@@ -241,7 +252,10 @@ class Translator:
 
     def start(self, source: Source) -> list[int]:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
-        return [self._start, *(self._route.start(source.to) or self._forced)]
+        return self._begun(source.to)
+
+    def _begun(self, to: Language | None) -> list[int]:
+        return [self._start, *(self._route.start(to) or self._forced)]
 
     def _limits(self, source: Source, limits: Limits) -> Limits:
         return limits.within(self.config.max_len, usual=2 * len(source.ids) + 20)
