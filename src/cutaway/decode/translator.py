@@ -97,7 +97,7 @@ class Translator:
         read: list[list[Sentence]] = []
         for place, (text, name) in enumerate(zip(texts, names, strict=True)):
             try:
-                read.append(self._read(text, to, truncate, split, name))
+                read.append(self._read(text, to, limits, truncate, split, name))
             except TooLong as error:
                 if on_too_long is None:
                     raise
@@ -154,7 +154,7 @@ class Translator:
     ) -> Iterator[text_model.StreamedToken]:
         """Translate one text in one piece, greedily or by sampling, token by token; a blank text gives none. `prepare`
         tells the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
-        source = self.prepare(text, to=to, truncate=truncate)
+        source = self.prepare(text, to=to, limits=limits, truncate=truncate)
         if not source.ids:
             return iter(())
         steps = stream(
@@ -169,7 +169,13 @@ class Translator:
         return text_model.read_stream(self.tokenizer, steps)
 
     def prepare(
-        self, text: str, *, to: Language | None = None, truncate: bool = False, name: Text = _ONE
+        self,
+        text: str,
+        *,
+        to: Language | None = None,
+        limits: Limits = USUAL,
+        truncate: bool = False,
+        name: Text = _ONE,
     ) -> Source:
         """What the encoder reads for `text` in one piece; `name` is what messages call it. Errors as in `translate`.
 
@@ -221,6 +227,7 @@ class Translator:
                     count=whole,
                 )
             )
+        notes += limits.shortened(self._route.begin(to), self.config.max_len)
         ids = [*before, *encoding.ids[:kept], *after]
         named = self.tokenizer.readable
         pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]
@@ -234,12 +241,13 @@ class Translator:
         return self._route.begin(source.to)
 
     def limits(self, source: Sequence[int], limits: Limits = USUAL) -> Limits:
-        """How long what is written for these source ids may be: never nothing, and at most twice as long and 20."""
-        least = max(1, limits.min_new_tokens)
+        """How long what is written for these source ids may be: nothing only if that is asked for, and at most twice as
+        long and 20."""
+        least = 0 if limits.max_new_tokens == 0 else max(1, limits.min_new_tokens)
         return replace(limits, min_new_tokens=least).within(self.config.max_len, usual=2 * len(source) + 20)
 
     def _read(
-        self, text: str, to: Language | None, truncate: bool, split: bool, name: Text
+        self, text: str, to: Language | None, limits: Limits, truncate: bool, split: bool, name: Text
     ) -> list[Sentence]:
         """The sentences of a text, not yet translated."""
         direction = self._route.direction(text, to)
@@ -251,7 +259,7 @@ class Translator:
             left = self._untranslatable(part, direction)
             source = Source(part, direction, [], [], [], (), False)
             if left is None:
-                source = self.prepare(part, to=direction, truncate=truncate, name=called)
+                source = self.prepare(part, to=direction, limits=limits, truncate=truncate, name=called)
             read.append(Sentence(start, end, source, [], () if left is None else (left,)))
         return read
 
