@@ -352,6 +352,12 @@ class ModelConfig:
     n_experts_per_token: int = key("experts that work on a token", default=2, ge=1, le=WIDTH)
     d_expert: int | None = key("width of one expert; not given: d_ff", default=None, ge=1, le=1_000_000)
     experts_renormalised: bool = key("weights of the chosen experts are scaled to sum to 1", default=True)
+    router_aux_coef: float = key(
+        "training: factor of the loss that keeps experts equally busy (Fedus et al. 2022, §2.2)",
+        default=0.001,
+        ge=0,
+        le=1_000,
+    )
     dense_layers: tuple[int, ...] = key("layers that keep the plain network", default=(), ge=0)
     qk_norm: bool = key("a norm over each head's query and key (Qwen3)", default=False)
     attn_scale: float | None = key("factor of the scores; not given: 1/√d_head", default=None, gt=0)

@@ -76,6 +76,13 @@ def test_a_bad_line_costs_only_itself(tmp_path: Path) -> None:
     assert progress.rewind(0) and log.read_bytes() == b"" and not progress.rewind(0)
 
 
+def test_nothing_is_left_when_the_time_is_over(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with Progress(tmp_path / "log.jsonl", stream=stream, every=0.0) as progress:
+        progress.step(entry(7), seconds=0.5, done=1.25, elapsed=100.0)
+    assert stream.getvalue().endswith("0:00 left\n")
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3725, "1:02:05")])
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text

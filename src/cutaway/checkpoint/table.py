@@ -223,6 +223,7 @@ def explicit(config: ModelConfig) -> ModelConfig:
         n_experts_per_token=config.n_experts_per_token if config.n_experts else 1,
         experts_renormalised=config.experts_renormalised or not config.n_experts,
         head_activation=config.head_activation or config.activation,
+        router_aux_coef=config.router_aux_coef if config.n_experts else 0.0,
         window_layers=tuple(sorted(config.window_layers)),
         dense_layers=tuple(sorted(config.dense_layers)),
     )

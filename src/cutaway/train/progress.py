@@ -111,7 +111,7 @@ class Progress:
         if self._loss is not None:
             shown.append(say("loss {loss:.4f}", loss=self._loss))
         shown.append(say("{rate:,.0f} tokens/s", rate=self._rate))
-        shown.append(say("{time} left", time=clock(elapsed / done - elapsed if done > 0 else 0.0)))
+        shown.append(say("{time} left", time=clock(max(0.0, elapsed / done - elapsed) if done > 0 else 0.0)))
         line = said(listed(shown, " · "))
         if self.console.is_terminal:
             self._bar.update(self._task, description=line, completed=min(done, 1.0))

@@ -16,7 +16,7 @@ from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.data import Prepared, prepare
 from cutaway.train.loop import Trainer, not_finite
 from cutaway.train.machine import Interrupts, give_back_memory, memory, pick_device, pick_precision
-from cutaway.train.objective import Objective, masked, next_token
+from cutaway.train.objective import Objective, balanced, masked, next_token
 from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress, Tell
 from cutaway.train.recipe import Recipe, refuse_changes
@@ -238,7 +238,7 @@ def _trainer(
     return Trainer(
         model,
         prepared.batches,
-        make_objective(recipe, config, tokenizer, model, part.smoothing),
+        balanced(make_objective(recipe, config, tokenizer, model, part.smoothing), model),
         part,
         Optimizer(
             model,

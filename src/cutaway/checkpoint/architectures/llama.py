@@ -94,6 +94,8 @@ MISTRAL = replace(
     base_class="MistralModel",
 )
 
+ROUTER_LOSS = Key("router_aux_loss_coef", "router_aux_coef", 0.001)
+
 # Mixtral (Jiang et al. 2024): Mistral with eight feed-forward networks, of which two work on a token.
 MIXTRAL = replace(
     LLAMA,
@@ -105,6 +107,7 @@ MIXTRAL = replace(
         *window_keys(None),
         Key("num_local_experts", "n_experts", 8),
         Key("num_experts_per_tok", "n_experts_per_token", 2),
+        ROUTER_LOSS,
         kv_heads=8, eps=1e-5, rope_base=1e6, bos=1, eos=2,
     ),
     rows=(
@@ -173,6 +176,7 @@ QWEN3_MOE = replace(
         Key("num_experts", "n_experts", None,
             read=lambda value, theirs: theirs.get("num_local_experts", 128) if value is None else value),
         Key("num_experts_per_tok", "n_experts_per_token", 8),
+        ROUTER_LOSS,
         Key("moe_intermediate_size", "d_expert", 768, write=lambda _, config: config.expert_width),
         Key("norm_topk_prob", "experts_renormalised", False),
         Key("mlp_only_layers", "dense_layers", None, read=_dense_layers,
