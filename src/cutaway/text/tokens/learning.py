@@ -55,7 +55,8 @@ def train(texts: Iterable[str | Path], plan: Plan) -> str:
     * `words`: words, numbers and single punctuation marks; the rest of a vocabulary's words become unk;
       decoding puts one space between all. Chinese must come segmented by spaces: a run without one is one
       word.
-    * `characters`: code points; exact for the characters it knows, the others become unk.
+    * `characters`: code points; exact for the characters it knows, the others become unk. The line breaks of
+      files count as characters.
 
     `normalization` and `lowercase` change the text before all that; offsets still refer to the original.
     Ties are broken by code point, so the same texts give the same vocabulary; except for `unigram`, where the
@@ -84,10 +85,11 @@ def train(texts: Iterable[str | Path], plan: Plan) -> str:
     return tokenizer.to_str()
 
 
-def _texts(source: Iterable[str | Path]) -> Iterator[str]:
+def _texts(source: Iterable[str | Path], line_end: str = "") -> Iterator[str]:
+    """The texts, and the lines of the files, each with this end."""
     for item in source:
         if isinstance(item, Path):
-            yield from corpus.read_lines(item)
+            yield from (line + line_end for line in corpus.read_lines(item))
         else:
             yield item
 
@@ -239,7 +241,9 @@ def _whole(source: Sequence[str | Path], plan: Plan, split: pre_tokenizers.PreTo
     """A vocabulary of what `split` gives, the most frequent first, ties by code point."""
     assert plan.unk is not None
     steps = _normalizers(plan)
-    texts, cut = _normal(source, steps), split.pre_tokenize_str
+    # where every character is a piece, a line break is one too
+    line_end = "\n" if plan.kind == "characters" else ""
+    texts, cut = _normal(source, steps, line_end), split.pre_tokenize_str
     ranked = _ranked(
         texts if plan.kind == "characters" else ([word for word, _ in cut(text)] for text in texts)
     )
@@ -258,9 +262,11 @@ def _ranked(texts: Iterable[Iterable[str]]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _normal(source: Iterable[str | Path], steps: list[normalizers.Normalizer]) -> Iterator[str]:
+def _normal(
+    source: Iterable[str | Path], steps: list[normalizers.Normalizer], line_end: str = ""
+) -> Iterator[str]:
     normalizer = normalizers.Sequence(steps)
-    return (normalizer.normalize_str(text) if steps else text for text in _texts(source))
+    return (normalizer.normalize_str(text) if steps else text for text in _texts(source, line_end))
 
 
 def _normalizers(plan: Plan, lowercase: bool = True) -> list[normalizers.Normalizer]:
