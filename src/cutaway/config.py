@@ -320,8 +320,11 @@ class ModelConfig:
     final_norm: bool | None = key(
         "a norm after the last block; not given: all but post-norm models have one", default=None
     )
-    position: Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"] = key(
-        "how positions are told", default="rotary"
+    position: Literal["learned", "sinusoidal", "rotary", "relative", "learned_relative", "alibi", "none"] = (
+        key(
+            "how positions are told; learned_relative: by a table and by a bias of the distance (MPNet)",
+            default="rotary",
+        )
     )
     position_offset: int = key("the first token's row of the position table", default=0, ge=0, le=1_000_000)
     # see nn.position.sinusoids

@@ -70,11 +70,21 @@ _READ = {
 _UNUSED = ("rope_type", "type", "rope_theta", _LENGTH, "partial_rotary_factor")
 
 
-def rope_keys(base: float = 10_000.0) -> tuple[Key, ...]:
-    """The keys of an architecture whose layers all rotate alike; `base` is its own default."""
+def rope_keys(base: float = 10_000.0, scaled: bool = True) -> tuple[Key, ...]:
+    """The keys of an architecture whose layers all rotate alike; `base` is its own default. Not `scaled`: it reads
+    names of scalings in another sense, and none of them is read here."""
+
+    def scaling(value: Value, theirs: Config) -> Value:
+        found = _scaling(_of(value, theirs), theirs)
+        if found is not None and not scaled:
+            raise unsupported(
+                _of(value, theirs).get("rope_type", _of(value, theirs).get("type")), ("default",)
+            )
+        return found
+
     return (
         Key("rope_parameters", "rope_base", None, read=lambda value, theirs: _base(_of(value, theirs), theirs, base)),
-        Key("rope_parameters", "rope_scaling", None, read=lambda value, theirs: _scaling(_of(value, theirs), theirs),
+        Key("rope_parameters", "rope_scaling", None, read=scaling,
             write=lambda _, config: _written(config.rope_base, config.rope_scaling)),
         *_OLDER_KEYS,
     )  # fmt: skip

@@ -102,7 +102,7 @@ def _values(theirs: str, stored: Stored, wanted: list[_Use], dtype: torch.dtype)
     value = stored.read()
     check_range(value, dtype, theirs)
     for use, made in zip(wanted, values, strict=True):
-        made.copy_(use.op.load(value))
+        made.copy_(use.op.load(value, use.shape))
     return values
 
 
@@ -171,7 +171,7 @@ def _check(theirs: str, stored: Stored, use: _Use) -> None:
             ours=use.names[0],
         )
     try:
-        shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta")).shape
+        shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta"), use.shape).shape
     # a shape that the op has no meaning for
     except (RuntimeError, IndexError, ValueError):
         shape = stored.shape

@@ -24,21 +24,31 @@ OLDER_ENDS = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNor
 
 @dataclass(frozen=True)
 class Op:
-    """How a tensor in the file becomes one in the model (`load`), and the model's tensors one in the file."""
+    """How a tensor in the file becomes one in the model, of a given shape (`load`), and the model's tensors one in the
+    file."""
 
-    load: Callable[[Tensor], Tensor]
+    load: Callable[[Tensor, torch.Size], Tensor]
     save: Callable[[list[Tensor]], Tensor]
     part: int = 0  # which of the model's tensors, where the file joins several into one
 
 
-SAME = Op(lambda w: w, lambda parts: parts[0])
-TRANSPOSE = Op(lambda w: _transposed(w), lambda parts: _transposed(parts[0]))
-ROW_VECTOR = Op(lambda w: w[0], lambda parts: parts[0][None])
+SAME = Op(lambda w, _: w, lambda parts: parts[0])
+TRANSPOSE = Op(lambda w, _: _transposed(w), lambda parts: _transposed(parts[0]))
+ROW_VECTOR = Op(lambda w, _: w[0], lambda parts: parts[0][None])
 
 
 def third(part: int) -> Op:
     """Part 0, 1 or 2 of a fused query-key-value projection whose matrix is stored transposed."""
-    return Op(lambda w: _transposed(w).chunk(3)[part], lambda parts: _transposed(torch.cat(parts)), part)
+    return Op(lambda w, _: _transposed(w).chunk(3)[part], lambda parts: _transposed(torch.cat(parts)), part)
+
+
+# Queries, keys and values in one matrix, as many rows of each as the model has; then gate and up.
+FUSED_QKV = (
+    Op(lambda w, shape: w[: shape[0]], torch.cat, 0),
+    Op(lambda w, shape: w[w.shape[0] - 2 * shape[0] : w.shape[0] - shape[0]], torch.cat, 1),
+    Op(lambda w, shape: w[w.shape[0] - shape[0] :], torch.cat, 2),
+)
+FUSED_GATE_UP = tuple(Op(lambda w, _, part=part: w.chunk(2)[part], torch.cat, part) for part in (0, 1))
 
 
 def _transposed(w: Tensor) -> Tensor:
@@ -201,8 +211,10 @@ class Architecture:
 
 
 def explicit(config: ModelConfig) -> ModelConfig:
-    """The same config with every value that may be left open filled in, so that equal ones compare equal."""
+    """The same config with every value that may be left open filled in, or left open where it is what it would be, so
+    that equal ones compare equal."""
     side = config.encoder_side if config.family == "encoder-decoder" else None
+    sides = [config] if side is None else [config, side]
     encoder_layers = None if side is None else config.encoder_layers
     return replace(
         config,
@@ -213,9 +225,13 @@ def explicit(config: ModelConfig) -> ModelConfig:
         # what only two sides, or a head, can have
         shared_tables=config.shared_tables or side is None,
         tied=config.tied or config.head == "none",
-        n_kv_heads=config.kv_heads,
-        d_head=config.head_width,
-        attn_scale=config.head_width**-0.5 if config.attn_scale is None else config.attn_scale,
+        n_kv_heads=None if config.kv_heads == config.n_heads else config.kv_heads,
+        d_head=None
+        if all(each.head_width * each.n_heads == config.d_model for each in sides)
+        else config.head_width,
+        attn_scale=None
+        if all(config.attn_scale == each.head_width**-0.5 for each in sides)
+        else config.attn_scale,
         final_norm=config.has_final_norm,
         attn_out_bias=config.has_out_bias,
         d_expert=config.expert_width,

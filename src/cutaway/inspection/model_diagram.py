@@ -59,7 +59,7 @@ def _head(config: ModelConfig) -> list[Box]:
 def _input(config: ModelConfig) -> Box:
     lines: list[Text] = [_norm(config)] if config.embed_norm else []
     lines += [say("+ {n} segments", n=config.n_segments)] if config.n_segments else []
-    lines += [say("+ learned positions")] if config.position == "learned" else []
+    lines += [say("+ learned positions")] if "learned" in config.position else []
     lines += [say("+ sinusoidal positions")] if config.position == "sinusoidal" else []
     table = say("Embedding {vocabulary:,}×{d:,}", vocabulary=config.vocab_size, d=config.d_model)
     scaled = listed([table, f"×{config.embed_scale:.4g}"])
@@ -104,7 +104,7 @@ def _positions(config: ModelConfig) -> list[Text]:
         if config.rope_scaling is not None:
             parts.append(f"{config.rope_scaling.kind} ×{config.rope_scaling.factor:g}")
         found.append(listed(parts))
-    elif config.position == "relative":
+    elif "relative" in config.position:
         found.append(say("relative position bias"))
     elif config.position == "alibi":
         found.append(say("ALiBi position bias"))

@@ -211,7 +211,7 @@ def w_qk(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
             biases: attention.q_proj.bias is not None,
             normed: attention.q_norm is not None,
             rotated: position == "rotary" and not cross,
-            distance: position in ("relative", "alibi") and not cross,
+            distance: place.stack.relative is not None and not cross,
             capped: attention.softcap is not None,
             shared: attention.groups > 1,
             streams: cross,

@@ -1,6 +1,6 @@
 """BERT with its masked-word head (Devlin et al. 2019): post-norm, learned positions, segments; RoBERTa (Liu et al.
 2019), whose position table begins with the rows up to pad_id, which no token takes; DistilBERT (Sanh et al. 2019),
-half of BERT's blocks and no segments."""
+half of BERT's blocks and no segments; and RoBERTa's kin."""
 
 from dataclasses import replace
 
@@ -128,7 +128,50 @@ ROBERTA = replace(
     prefix="roberta.",
 )  # fmt: skip
 
-L, M = "encoder.layers.{}.", "distilbert.transformer.layer.{}."
+# XLM-RoBERTa (Conneau et al. 2020): RoBERTa under another name.
+XLM_ROBERTA = replace(
+    ROBERTA, model_type="xlm-roberta", class_name="XLMRobertaForMaskedLM", base_class="XLMRobertaModel"
+)
+
+L, N = "encoder.layers.{}.", "mpnet.encoder.layer.{}."
+
+# MPNet (Song et al. 2020): RoBERTa without segments, and with T5's bias by distance, which all layers share.
+_MPNET_OFFSET = 2  # its code counts positions from there whatever pad_token_id is
+
+
+def _mpnet_length(rows: Value, _: Config) -> Value:
+    return rows - _MPNET_OFFSET if isinstance(rows, int) else rows
+
+
+MPNET = replace(
+    ROBERTA,
+    model_type="mpnet",
+    class_name="MPNetForMaskedLM",
+    keys=(
+        *(key for key in _keys(pad=1, bos=0, eos=2) if key.ours != "n_segments"),
+        Key("max_position_embeddings", "max_len", 512, read=_mpnet_length,
+            write=lambda _, config: config.max_len + _MPNET_OFFSET),
+    ),
+    rows=(
+        *(row for row in _body_rows("mpnet.") if ".attention." not in row.theirs and row.ours != "embed.segments"),
+        *(Row(f"{N}attention.attn.{n}", f"{L}self_attn.{n}_proj") for n in "qkvo"),
+        Row(N + "attention.LayerNorm", L + "self_residual.norm"),
+        Row("mpnet.encoder.relative_attention_bias", "encoder.relative.table"),
+        *(row for row in ROBERTA.rows if row.ours.startswith("head.")),
+    ),
+    fixed={
+        **ROBERTA.fixed, "position": "learned_relative", "position_offset": _MPNET_OFFSET, "n_segments": 0,
+        "relative_buckets": 32, "relative_max_distance": 128,
+    },
+    # its code reads as many buckets whatever the config says
+    constants={"relative_attention_num_buckets": 32},
+    fits=lambda config: True,
+    ignored=(r"mpnet\.embeddings\.position_ids", r"mpnet\.pooler\..*"),
+    base_class="MPNetModel",
+    prefix="mpnet.",
+)  # fmt: skip
+
+M = "distilbert.transformer.layer.{}."
 
 DISTILBERT = Architecture(
     model_type="distilbert",

@@ -1,6 +1,6 @@
 """Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): pre-norm with RMSNorm, rotary positions, gated
 feed-forward, grouped queries. Many decoder-only architectures are this one with a difference; here are those of
-Mistral and Qwen."""
+Microsoft, Mistral and Qwen."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from cutaway.checkpoint.config_keys import (
     window_keys,
     window_keys_by_layer,
 )
-from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
+from cutaway.checkpoint.table import FUSED_GATE_UP, FUSED_QKV, Architecture, Config, Key, Row, Value
 
 L, M = "decoder.layers.{}.", "model.layers.{}."
 
@@ -42,6 +42,7 @@ def _keys(
     kv_heads: int | None = None,
     eps: float = 1e-6,
     rope_base: float = 10_000.0,
+    scaled: bool = True,
     **ids: int,
 ) -> tuple[Key, ...]:
     """What all have, with an architecture's defaults, and what is its own; `ids` are of bos and eos."""
@@ -49,7 +50,7 @@ def _keys(
         *sizes(kv_heads),
         Key("max_position_embeddings", "max_len", max_len),
         replace(EPS, default=eps),
-        *rope_keys(rope_base),
+        *rope_keys(rope_base, scaled),
         *own,
         activation_key("hidden_act", "silu"),
         TIED,
@@ -83,6 +84,25 @@ LLAMA = Architecture(
     prefix="model.",
 )
 
+
+# Phi-3 (Abdin et al. 2024): Llama with queries, keys and values in one matrix, gate and up in another.
+PHI3 = replace(
+    LLAMA,
+    model_type="phi3",
+    class_name="Phi3ForCausalLM",
+    keys=_keys(
+        4096, HEAD_DIM, *window_keys(None), scaled=False, eps=1e-5, pad=32_000, bos=1, eos=32_000
+    ),
+    rows=(
+        *(row for row in ATTENTION_ROWS if row.ours.rpartition(".")[2] not in ("q_proj", "k_proj", "v_proj")),
+        *(Row(M + "self_attn.qkv_proj", f"{L}self_attn.{n}_proj", FUSED_QKV[i]) for i, n in enumerate("qkv")),
+        *(Row(M + "mlp.gate_up_proj", f"{L}mlp.{n}", FUSED_GATE_UP[i]) for i, n in enumerate(("gate", "up"))),
+        Row(M + "mlp.down_proj", L + "mlp.down"),
+        MLP_NORM_ROW,
+    ),
+    fixed={**FIXED, "attn_bias": False, "mlp_bias": False},
+    base_class="Phi3Model",
+)  # fmt: skip
 
 # Mistral (Jiang et al. 2023): a sliding window.
 MISTRAL = replace(
