@@ -206,7 +206,9 @@ CASES = [
     Case(
         "mixtral",
         transformers.MixtralForCausalLM,
-        transformers.MixtralConfig(**CAUSAL, num_local_experts=5, num_experts_per_tok=2),
+        transformers.MixtralConfig(
+            **CAUSAL, num_local_experts=5, num_experts_per_tok=2, router_aux_loss_coef=0.02
+        ),
     ),
     *(
         Case(
@@ -214,6 +216,7 @@ CASES = [
             transformers.Qwen3MoeForCausalLM,
             transformers.Qwen3MoeConfig(
                 **{**CAUSAL, "head_dim": 12}, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16,
+                router_aux_loss_coef=0.03,
                 norm_topk_prob=renormalised, mlp_only_layers=[1], decoder_sparse_step=2 if renormalised else 1,
             ),
         )

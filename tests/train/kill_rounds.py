@@ -53,7 +53,7 @@ def losses(run: Path) -> dict[int, float]:
     for line in (run / "log.jsonl").read_bytes().split(b"\n") if (run / "log.jsonl").exists() else []:
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict) and "loss" in entry:
             assert entry["step"] not in found, f"step {entry['step']} stands in the log twice"
