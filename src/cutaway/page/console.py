@@ -73,7 +73,7 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Lines:
     """Lines that fit as they are, each with its style: rich takes them as they come, however many they are."""
 
     lines: Sequence[tuple[str, str]]
@@ -402,7 +402,7 @@ class _Wide:
         left = room - sum(size + self.gap for size in sizes)
         if left < min(last, WRAPPED) or any("\n" in cell for row in rows for cell in row[:-1]):
             return self._squeezed(columns, rows)
-        return Drawn(list(self._lines(columns, rows, sizes, min(last, left))))
+        return Lines(list(self._lines(columns, rows, sizes, min(last, left))))
 
     def _lines(
         self, columns: Sequence[int], rows: Sequence[Sequence[str]], sizes: Sequence[int], room: int
