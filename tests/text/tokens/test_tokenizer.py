@@ -294,7 +294,7 @@ def normalising() -> list[Tokenizer]:
     return found + [Tokenizer.open(folder) for folder in folders if folder.is_dir()]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.sampled_from(COMPOSED) | st.text(max_size=3), max_size=12).map("".join))
 def test_spans_of_normalised_texts_cover_them_in_order(normalising: list[Tokenizer], text: str) -> None:
     for tokenizer in normalising:
