@@ -142,7 +142,7 @@ def test_weights_can_come_from_another_run(place: Path, capsys: pytest.CaptureFi
         ("data.folder=/nowhere", r"data\.folder is '/nowhere', which is no folder here"),
         ("init=/nowhere", r"train\.init is '/nowhere', which is no folder here"),
         ("run.device=meta", r"run\.device is 'meta', expected auto, cpu or cuda"),
-        ("tokenizer.path=/nowhere", r"/nowhere: no tokenizer there"),
+        ("tokenizer.path=/nowhere", r"/nowhere: no such file or folder"),
         (
             'data.validation.sources=[{path = "pars.tsv"}]',
             r"pars\.tsv: no such file \(did you mean 'pairs\.tsv'",
