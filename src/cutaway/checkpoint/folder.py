@@ -6,7 +6,7 @@ and no code from a folder is ever run, whatever its config asks for.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from cutaway.checkpoint.gguf_model import read_gguf
 from cutaway.checkpoint.parameters import as_stored, fill, spread
 from cutaway.checkpoint.published import OWN_TYPE, architecture_for, architecture_of
 from cutaway.checkpoint.stored import Contents
+from cutaway.checkpoint.strangers import about_file, about_folder, quantised_by
 from cutaway.checkpoint.table import Architecture
 from cutaway.checkpoint.weights import WEIGHTS, found_in, open_weights, write_weights
 from cutaway.config import ModelConfig, parse, to_dict
@@ -30,7 +31,6 @@ TEMPLATE = "chat_template.jinja"
 NAMELESS = ("model", "checkpoint", "weights")  # folder names that tell nothing
 MOST_TEMPLATE_BYTES = 1_000_000
 MOST_TABLE = 1_000_000  # numbers of a table of positions, whatever the weights; else an eighth of theirs
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz", ".npy")
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +153,7 @@ def open_contents(path: Path | str) -> Contents:
             path=path,
         )
     if path.suffix.lower() != ".gguf":
-        advice = _is_pickle(path.name) or say("give the folder that it lies in: {folder}", folder=path.parent)
+        advice = about_file(path) or say("give the folder that it lies in: {folder}", folder=path.parent)
         raise CutawayError(
             "{path}: a file, expected a model's folder or a GGUF file; {advice}", path=path, advice=advice
         )
@@ -161,11 +161,11 @@ def open_contents(path: Path | str) -> Contents:
 
 
 def _open_folder(folder: Path) -> Contents:
+    if not (folder / "config.json").exists() and (advice := about_folder(folder)):
+        raise CutawayError("{folder}: no model there; {advice}", folder=folder, advice=advice)
     config = read_inside(folder, "config.json")
     check_links(folder, [path for path in folder.iterdir() if path.is_symlink() and path.is_file()])
-    pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
-    if pickles and not found_in(folder):
-        advice = _is_pickle(pickles[0])
+    if not found_in(folder) and (advice := _about_weights(folder)):
         raise CutawayError(
             "{folder}: {name} is missing; {advice}", folder=folder, name=WEIGHTS, advice=advice
         )
@@ -181,15 +181,10 @@ def _open_folder(folder: Path) -> Contents:
     )
 
 
-def _is_pickle(name: str) -> Phrase | None:
-    """What to do about a file that may run code when it is opened; None for another kind of file."""
-    if Path(name).suffix.lower() not in PICKLES:
-        return None
-    return say(
-        "{name} is a pickle, which can run code and is not opened: convert it to safetensors first "
-        "(if you trust it, open it with transformers and write it with save_pretrained)",
-        name=name,
-    )
+def _about_weights(folder: Path) -> Phrase | None:
+    """What to do about a folder whose weights are not read."""
+    advice = (about_file(file) for file in sorted(folder.iterdir()) if file.is_file())
+    return next(filter(None, advice), None) or about_folder(folder)
 
 
 def _chat_template(folder: Path) -> str | None:
@@ -218,6 +213,12 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
     config belies: nothing that big need be built to find out.
     """
     with about(contents.config_file):
+        if method := quantised_by(contents.config):
+            raise CutawayError(
+                "the weights are quantised by {method}, which is not read; expected plain ones: take the model that "
+                "they were made of, or a GGUF file of it",
+                method=method,
+            )
         architecture = architecture_of(contents.config, contents.tensors)
         if architecture is None:
             own = {key: value for key, value in contents.config.items() if key not in ("model_type", "dtype")}
@@ -226,7 +227,20 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
             config = architecture.read_config(contents.config, contents.config_file)
             config = as_stored(config, architecture, contents.tensors, contents.weights_file)
         _check_sizes(config, contents)
-    return config, architecture
+    return _with_roles(config, contents.tokenizer), architecture
+
+
+def _with_roles(config: ModelConfig, tokenizer: Tokenizer | None) -> ModelConfig:
+    """The config of a model that writes with the tokenizer's beginning and end where it names none itself; of a BERT's
+    vocabulary those of a sentence."""
+    if tokenizer is None or config.family == "encoder-only":
+        return config
+    ids = {"bos_id": config.bos_id, "eos_id": config.eos_id}
+    for name, roles in {"bos_id": ("bos", "cls"), "eos_id": ("eos", "sep")}.items():
+        named = [id for role in roles if (id := tokenizer.role(role)) is not None]
+        if ids[name] is None and named:
+            ids[name] = named[0]
+    return replace(config, **ids)
 
 
 def _check_sizes(config: ModelConfig, contents: Contents) -> None:

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from cutaway.config import parse
 from cutaway.errors import CutawayError, about, nearest
-from cutaway.files import json_value, read_json, read_text
+from cutaway.files import is_within, json_value, read_json, read_text
 from cutaway.words import listed, say
 
 T = TypeVar("T")
@@ -202,7 +202,7 @@ def _inside(folder: Path, path: Path) -> Path:
     """`path`, once it is clear that it does not lead out of `folder`."""
     shown = repr(str(path)[:_LONGEST])
     try:
-        inside = path.resolve().is_relative_to(folder.resolve())
+        inside = is_within(folder, path)
         too_long = max(len(part.encode()) for part in path.parts) > _LONGEST
     # a NUL, a link to itself
     except (OSError, ValueError, RuntimeError) as error:
