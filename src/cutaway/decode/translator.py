@@ -12,7 +12,8 @@ import torch
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
-from cutaway.decode.search import GREEDY, USUAL, Limits, Search
+from cutaway.decode.own_settings import own_settings
+from cutaway.decode.search import GREEDY, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
 from cutaway.errors import CutawayError, nearest
 from cutaway.models.encoder_decoder import EncoderDecoder
@@ -32,7 +33,7 @@ _BEFORE_BOTH = {"en": ("__en__", "eng_Latn", "en_XX"), "zh": ("__zh__", "zho_Han
 
 _HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f]")
 
-_BEAM = Search(beam=4)
+BEAM = Search(beam=4)
 _ONE = say("the text")
 _EMPTY = text_model.Hypothesis("", [], [], [], 0.0, "stop", [])
 
@@ -74,7 +75,8 @@ class Translator:
         assert isinstance(loaded.model, EncoderDecoder)
         self.model, self.config = loaded.model.eval(), loaded.config
         self.end_ids = text_model.end_ids_of(loaded)
-        if not self.end_ids or self.config.decoder_start_id is None:
+        start = text_model.id_of(loaded, "decoder_start_token_id", self.config.decoder_start_id)
+        if not self.end_ids or start is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
             raise CutawayError(
                 "{path}: config.json lacks {missing}, which translating needs",
@@ -83,15 +85,10 @@ class Translator:
             )
         self._forbidden = text_model.unwanted_ids(loaded, self.tokenizer)
         self._route = route(self.tokenizer, self.end_ids[0])
-        forced = loaded.generation.get("forced_bos_token_id")
-        if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
-            raise CutawayError(
-                "{path}: forced_bos_token_id is {forced!r}, expected an id of the model",
-                path=loaded.path,
-                forced=forced,
-            )
+        forced = text_model.id_of(loaded, "forced_bos_token_id")
+        self.own = own_settings(loaded)
         # what the decoder reads before it writes: its start token, and what is forced on it as the first word
-        self._start = self.config.decoder_start_id
+        self._start = start
         self._forced = [] if forced is None else [forced]
 
     @property
@@ -104,20 +101,22 @@ class Translator:
         texts: Sequence[str],
         *,
         to: Language | None = None,
-        search: Search = _BEAM,
-        limits: Limits = USUAL,
+        search: Search | None = None,
+        limits: Limits | None = None,
         truncate: bool = False,
         batch_size: int = 32,
         numbered_from: int = 1,
     ) -> list[Translation]:
         """One translation a text, in order; a blank text gives an empty one.
 
-        `to` is "en" or "zh"; None decides by the text. `search` is a beam of 4 unless given. A translation has at most
-        twice the source's tokens and 20 unless `limits` has a number, and never more than the model's positions.
+        `to` is "en" or "zh"; None decides by the text. `search` and `limits` are the model's `own` unless given, and
+        where it has none a beam of 4, and at most twice the source's tokens and 20; never more than the model's
+        positions. What a `search` leaves open, its `rules`, is the model's.
         `truncate` cuts a text that is too long for the model (and notes it) instead of refusing it.
         Raises CutawayError for a language that the model cannot be asked for, and for texts beyond the position limit,
         which it names by their number, counted from `numbered_from`.
         """
+        search, limits = self.own.settled(search, BEAM), limits or self.own.limits()
         several = len(texts) > 1 or numbered_from > 1
         sources = [
             self.prepare(
@@ -156,12 +155,13 @@ class Translator:
         text: str,
         *,
         to: Language | None = None,
-        search: Search = GREEDY,
-        limits: Limits = USUAL,
+        search: Search | None = None,
+        limits: Limits | None = None,
         truncate: bool = False,
     ) -> Iterator[text_model.StreamedToken]:
         """Translate one text greedily or by sampling, token by token; a blank text gives none. `prepare` tells
         the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
+        search, limits = self.own.settled(search, GREEDY, beam=1), limits or self.own.limits()
         source = self.prepare(text, to=to, limits=limits, truncate=truncate)
         if not source.ids:
             return iter(())
@@ -181,7 +181,7 @@ class Translator:
         text: str,
         *,
         to: Language | None = None,
-        limits: Limits = USUAL,
+        limits: Limits | None = None,
         truncate: bool = False,
         name: Text = _ONE,
     ) -> Source:
@@ -219,7 +219,7 @@ class Translator:
                     count=whole,
                 )
             )
-        notes += limits.shortened(self._begun(to), self.config.max_len)
+        notes += (limits or self.own.limits()).shortened(self._begun(to), self.config.max_len)
         ids = [*before, *encoding.ids[:kept], *after]
         named = self.tokenizer.readable
         pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from cutaway.decode.generation import generate
-from cutaway.decode.search import Limits, Search
+from cutaway.decode.own_settings import own_settings
+from cutaway.decode.search import GREEDY
 from cutaway.decode.text_model import end_ids_of, readable
-from cutaway.decode.translator import Source, Translator
+from cutaway.decode.translator import BEAM, Source, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.lists import Changes, edits
 from cutaway.inspection.outcome import filled_gaps, masked_positions, never_written
@@ -65,10 +66,10 @@ def write(
 ) -> Output:
     """The text that the run's model writes under `changes` (see `lists.edits`).
 
-    An encoder-decoder writes its translation of the run's source, with a search of width `beam` (4 unless given) and at
-    most twice the source's tokens and 20, as `Translator` does. A decoder-only model goes on writing after the run's
-    text, greedily unless `beam` is given, `max_new_tokens` tokens at most (20 unless given). An encoder-only model puts
-    its most probable token in the place of every `[MASK]`, each independently of the others.
+    An encoder-decoder writes its translation of the run's source, with a search of width `beam` and within
+    limits that are the model's own unless given, as `Translator` does. A decoder-only model goes on writing after the
+    run's text, greedily unless `beam` is given, `max_new_tokens` tokens at most (20 unless given). An encoder-only
+    model puts its most probable token in the place of every `[MASK]`, each independently of the others.
     Raises CutawayError for changes or settings that are out of range, and for a model without output head.
     """
     output_head(run.model)
@@ -100,16 +101,17 @@ def _decoded(
     max_new_tokens: int | None,
 ) -> Output:
     loaded, tokenizer = run.loaded, run.loaded.require_tokenizer()
+    own = own_settings(loaded)
     assert run.target is not None
     if isinstance(model, EncoderDecoder):
         assert run.source is not None
-        prompt, width = _start(run), 4 if beam is None else beam
-        most = 2 * len(run.source) + 20 if max_new_tokens is None else max_new_tokens
+        prompt, usual = _start(run), 2 * len(run.source) + 20
+        search, limits = own.search(BEAM, beam=beam, temperature=0.0), own.limits(max_new_tokens)
     else:
-        prompt, width = [*run.target.ids, *run.outcome.ids[-1:]], 1 if beam is None else beam
-        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
-    search = Search(beam=width)
-    limits = Limits(most, 0, loaded.config.max_len)
+        prompt, usual = [*run.target.ids, *run.outcome.ids[-1:]], NEW_TOKENS
+        search = own.search(GREEDY, beam=1 if beam is None else beam, temperature=0.0)
+        limits = own.limits(NEW_TOKENS if max_new_tokens is None else max_new_tokens)
+    limits = limits.within(loaded.config.max_len, usual)
     with torch.inference_mode(), Trace(model, edit=edits(changes, run, runs)):
         cache = model.begin(run.inputs["source"]) if isinstance(model, EncoderDecoder) else model.begin(1)
         ((found, *_),) = generate(
