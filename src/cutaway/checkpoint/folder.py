@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 
+from cutaway.checkpoint.generation_keys import with_older
+from cutaway.checkpoint.gguf_file import read_header
 from cutaway.checkpoint.gguf_model import read_gguf
 from cutaway.checkpoint.parameters import as_stored, fill, spread
 from cutaway.checkpoint.published import OWN_TYPE, architecture_for, architecture_of
@@ -23,6 +25,7 @@ from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.errors import CutawayError, about, brief
 from cutaway.files import check_links, inside, read_inside, read_text, write_json
 from cutaway.models.build import Model, skeleton
+from cutaway.text.tokens.gguf_vocabulary import from_gguf
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, names_of, say
 
@@ -35,8 +38,8 @@ MOST_TABLE = 1_000_000  # numbers of a table of positions, whatever the weights;
 
 @dataclass(frozen=True, repr=False)
 class Loaded:
-    """An opened model. `generation` is its generation_config.json, empty when there is none; `path` the folder or
-    file that it came from."""
+    """An opened model. `generation` is its generation_config.json, with what config.json alone says of the same things,
+    empty when there is neither; `path` the folder or file that it came from."""
 
     model: Model
     config: ModelConfig
@@ -135,17 +138,10 @@ def open_contents(path: Path | str) -> Contents:
     """
     path = Path(path)
     if path.is_dir():
-        found = sorted(file.name for file in path.glob("*.gguf"))
-        if found_in(path) or not found:
+        found = gguf_of(path)
+        if found is None:
             return _open_folder(path)
-        if len(found) > 1:
-            raise CutawayError(
-                "{path}: holds {count} GGUF files; give one of them: {names}",
-                path=path,
-                count=len(found),
-                names=names_of(found[:9]),
-            )
-        path = inside(path, found[0])
+        path = found
     if not path.is_file():
         raise CutawayError(
             "{path}: no such model folder; "
@@ -158,6 +154,36 @@ def open_contents(path: Path | str) -> Contents:
             "{path}: a file, expected a model's folder or a GGUF file; {advice}", path=path, advice=advice
         )
     return read_gguf(path)
+
+
+def gguf_of(path: Path) -> Path | None:
+    """The GGUF file that a path names: itself, or the one in a folder without other weights. None where there is none.
+
+    Raises CutawayError for a folder with several.
+    """
+    if not path.is_dir():
+        return path if path.suffix.lower() == ".gguf" and path.is_file() else None
+    found = sorted(file.name for file in path.iterdir() if file.suffix.lower() == ".gguf")
+    if found_in(path) or not found:
+        return None
+    if len(found) > 1:
+        raise CutawayError(
+            "{path}: holds {count} GGUF files; give one of them: {names}",
+            path=path,
+            count=len(found),
+            names=names_of(found[:9]),
+        )
+    return inside(path, found[0])
+
+
+def open_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer of a folder, a tokenizer's file, or a GGUF file, of which no tensor is looked at.
+
+    Raises CutawayError naming the file and what is wrong with it.
+    """
+    path = Path(path)
+    found = None if path.is_dir() and Tokenizer.found_in(path) else gguf_of(path)
+    return Tokenizer.open(path) if found is None else from_gguf(read_header(found).metadata, str(found))
 
 
 def _open_folder(folder: Path) -> Contents:
@@ -176,7 +202,7 @@ def _open_folder(folder: Path) -> Contents:
         tensors=tensors,
         weights_file=weights_file,
         tokenizer=Tokenizer.open(folder) if Tokenizer.found_in(folder) else None,
-        generation=read_inside(folder, "generation_config.json", optional=True),
+        generation=with_older(read_inside(folder, "generation_config.json", optional=True), config),
         chat_template=_chat_template(folder),
     )
 

@@ -121,6 +121,8 @@ def _about(parameter: TyperArgument | TyperOption) -> str:
 def _remarks(parameter: TyperArgument | TyperOption, ctx: "Context") -> str:
     """A parameter's default and limits."""
     default = parameter.get_default(ctx, call=False)
+    shown = getattr(parameter, "show_default", None)
+    default = shown if isinstance(shown, str) else default
     remarks = [] if default is None or default is False else [told("default {default}", default=default)]
     bounds = (("≥", parameter.min), ("≤", parameter.max))
     remarks += [f"{sign} {bound}" for sign, bound in bounds if bound is not None]

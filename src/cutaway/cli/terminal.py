@@ -90,7 +90,10 @@ def open_model(name: str) -> "Loaded":
 
     from cutaway.checkpoint.folder import load
 
-    return load(path)
+    loaded = load(path)
+    for remark in loaded.tokenizer.notes if loaded.tokenizer is not None else ():
+        note(remark)
+    return loaded
 
 
 def texts_from(text: str | None, file: Path | None = None) -> list[str]:

@@ -138,13 +138,34 @@ def read_wordpiece(file: Path, settings: Mapping[str, object]) -> tuple[Part, di
         content = given.get("content") if isinstance(given, dict) else given
         if isinstance(content, str):
             roles[role] = content
+    strip_accents = settings.get("strip_accents")
+    description = wordpiece(
+        vocabulary,
+        roles,
+        str(file),
+        lowercase=flag(settings, "do_lower_case", True, file),
+        chinese=flag(settings, "tokenize_chinese_chars", True, file),
+        strip_accents=strip_accents if isinstance(strip_accents, bool) else None,
+    )
+    return description, {role: content for role, content in roles.items() if content in vocabulary}
+
+
+def wordpiece(
+    vocabulary: Mapping[str, int],
+    roles: Mapping[str, str],
+    where: str,
+    *,
+    lowercase: bool,
+    chinese: bool = True,
+    strip_accents: bool | None = None,
+) -> Part:
+    """The tokenizer.json of a WordPiece vocabulary whose control tokens have these `roles`; `where` it was found."""
     if roles["unk"] not in vocabulary:
         raise CutawayError(
-            "{file}: no line {piece!r}, which stands for unknown words", file=file, piece=roles["unk"]
+            "{file}: no line {piece!r}, which stands for unknown words", file=where, piece=roles["unk"]
         )
-    strip_accents = settings.get("strip_accents")
     there = {role: content for role, content in roles.items() if content in vocabulary}
-    description = tokenizer_json.whole(
+    return tokenizer_json.whole(
         {
             "type": "WordPiece",
             "unk_token": roles["unk"],
@@ -156,15 +177,14 @@ def read_wordpiece(file: Path, settings: Mapping[str, object]) -> tuple[Part, di
         normalizer={
             "type": "BertNormalizer",
             "clean_text": True,
-            "handle_chinese_chars": flag(settings, "tokenize_chinese_chars", True, file),
-            "strip_accents": strip_accents if isinstance(strip_accents, bool) else None,
-            "lowercase": flag(settings, "do_lower_case", True, file),
+            "handle_chinese_chars": chinese,
+            "strip_accents": strip_accents,
+            "lowercase": lowercase,
         },
         pre_tokenizer={"type": "BertPreTokenizer"},
         post_processor=tokenizer_json.wrapping(vocabulary, [roles["cls"]], [roles["sep"]], second_type=1),
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
-    return description, there
 
 
 def _with_listed(text: str, settings: Mapping[str, object], file: Path) -> str:
