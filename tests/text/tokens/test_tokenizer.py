@@ -279,7 +279,8 @@ def test_normalisation_is_what_was_asked_for_and_offsets_refer_to_the_original(n
 
 
 COMPOSED = [
-    "cafe\u0301", "\u1112\u1161\u11ab", "ﷺ", "ｶﾞ", "か\u3099", "ﾡￂ", "▁", " ", "Ａ", "ﬁ", "e\u0323\u0301", "好", "\n", "İ"
+    "cafe\u0301", "\u1112\u1161\u11ab", "ﷺ", "ｶﾞ", "か\u3099", "ﾡￂ", "▁", " ", "Ａ", "ﬁ", "e\u0323\u0301", "好",
+    "\n", "İ",
 ]  # fmt: skip
 
 
