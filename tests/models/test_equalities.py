@@ -335,6 +335,7 @@ def test_what_stands_at_padding_has_no_influence_whatever_it_holds(held: float) 
         mask[:] = True
         mask[1, slice(0, 4) if left else slice(5, None)] = False
         padded = rows.masked_fill(~mask, 0)
+        assert isinstance(model, EncoderDecoder | EncoderOnly | DecoderOnly)
         embed = model.source_embed if isinstance(model, EncoderDecoder) else model.embed
         outputs = []
         for value in (0.0, held):

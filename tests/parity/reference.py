@@ -26,7 +26,6 @@ class Case:
     model: type[transformers.PreTrainedModel]
     config: transformers.PretrainedConfig
     older: Mapping[str, object] = field(default_factory=dict)
-    told: Mapping[str, object] = field(default_factory=dict)  # what the config was made of
 
     @property
     def model_type(self) -> str:
