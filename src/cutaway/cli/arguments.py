@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 from cutaway.cli.help import argument, option
-from cutaway.words import told
 
 OneText = Annotated[str | None, argument("The text; without it and --file, lines from standard input.")]
 ModelName = Annotated[str, option("A bundled model's name, or a model's folder.", "--model", "-m")]
@@ -12,8 +11,8 @@ OneObjectEach = Annotated[bool, option("One JSON object a text, with everything.
 
 
 def own(usual: object) -> str:
-    """How help shows the default of what models have settings of their own for; `usual` is that of all others."""
-    return told("the model's own, else {usual}", usual=usual)
+    """The default of what models have settings of their own for, as `help` shows it; `usual` is that of all others."""
+    return f"{usual}"
 
 
 # How a translation is searched for.

@@ -52,7 +52,7 @@ def translate(
     length_penalty: Alpha = None,
     max_new_tokens: Annotated[
         int | None,
-        option("Most tokens of a translation.", show_default=own(say("twice the source's and 20"))),
+        option("Most tokens of a translation; not given: the model's own, else twice the source's and 20."),
     ] = None,
     min_new_tokens: Annotated[
         int | None, option("Fewest tokens of a translation.", show_default=own(0))
