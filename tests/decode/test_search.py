@@ -55,7 +55,8 @@ def test_lengths_of_prompt_and_result_together():
     assert Limits(max_len=90).within(64, usual=20).room([1] * 4) == 60
     assert Limits(min_len=40).within(64, usual=20).max_new_tokens == 40
     limits = Limits(8, 2, 64, min_len=10)
-    assert [limits.least([1] * n) for n in (1, 5, 9)] == [8, 5, 2]  # it gives way to the most there may be
+    # it gives way to the most there may be
+    assert [limits.least([1] * n) for n in (1, 5, 9)] == [8, 5, 2]
     assert limits.after(3) == Limits(8, 2, 61, min_len=7)
     with pytest.raises(CutawayError, match=r"at least 7 new tokens.*the 58 of the prompt only 6 fit into 64"):
         Limits(9, 7, 64).least([1] * 58)
