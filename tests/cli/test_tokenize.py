@@ -42,7 +42,8 @@ def test_lines_from_standard_input(cutaway, translator: Path):
 def test_a_gguf_file_a_folder_with_one_and_a_lone_model_file_open(cutaway, tmp_path: Path):
     folder = tmp_path / "lone"
     folder.mkdir()
-    writer = gguf.GGUFWriter(folder / "some.gguf", "llama")  # no tensor of it is looked at
+    # no tensor of it is looked at
+    writer = gguf.GGUFWriter(folder / "some.gguf", "llama")
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(["<a>", "h", "i", "hi", "Ġ"])
     writer.add_token_types([3, 1, 1, 1, 1])
