@@ -349,6 +349,11 @@ def test_one_size_for_each_layer(tmp_path: Path) -> None:
     assert config["rope_theta"] == 500.0
 
 
+def test_without_a_count_of_key_heads_there_are_as_many_as_heads(tmp_path: Path) -> None:
+    config = read_gguf(model_file(tmp_path / "model.gguf", arch="qwen2")).config
+    assert config["num_key_value_heads"] == config["num_attention_heads"]
+
+
 def not_scaled(writer: Writer) -> None:
     writer.add_rope_scaling_type(reference.RopeScalingType.LINEAR)
     writer.add_rope_scaling_factor(1.0)

@@ -108,6 +108,9 @@ def _config(header: Header, architecture: GgufArchitecture) -> dict[str, object]
             )
         if value is not None:
             config[theirs] = value
+    if "attention.head_count_kv" in architecture.keys:
+        # llama.cpp: as many as there are heads; config.json has other defaults
+        config.setdefault("num_key_value_heads", config["num_attention_heads"])
     tokens = metadata.get("tokenizer.ggml.tokens")
     config["vocab_size"] = len(tokens) if isinstance(tokens, list) else metadata.get(prefix + "vocab_size")
     config["tie_word_embeddings"] = "output.weight" not in header.tensors
