@@ -88,7 +88,7 @@ def test_mistakes_are_told(cutaway, chatty: Path, poet: Path, translator: Path):
     wrong = cutaway("chat", chatty, "--max-new-tokens", "2", given="我\n".encode() + b"caf\xe9\n")
     assert wrong.code == 2
     assert wrong.out.count("\n") == 1
-    assert "standard input:2: not UTF-8 at byte 4 of the line (0xE9)" in wrong.err
+    assert "standard input:2: a byte that is not UTF-8 at byte 4 of the line" in wrong.err
     long = cutaway("chat", chatty, given="好" * 50 + "\n我\n")
     assert (long.code, long.out) == (2, "")
     assert "this model's limit is 32 positions" in long.err

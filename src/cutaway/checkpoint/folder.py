@@ -253,20 +253,21 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
             config = architecture.read_config(contents.config, contents.config_file)
             config = as_stored(config, architecture, contents.tensors, contents.weights_file)
         _check_sizes(config, contents)
-    return _with_roles(config, contents.tokenizer), architecture
+    return _with_roles(config, contents), architecture
 
 
-def _with_roles(config: ModelConfig, tokenizer: Tokenizer | None) -> ModelConfig:
-    """The config of a model that writes with the tokenizer's beginning and end where it names none itself; of a BERT's
-    vocabulary those of a sentence."""
+def _with_roles(config: ModelConfig, contents: Contents) -> ModelConfig:
+    """The config of a model that writes, with the tokenizer's beginning and end where it names none itself and does not
+    say null; of a BERT's vocabulary those of a sentence."""
+    tokenizer = contents.tokenizer
     if tokenizer is None or config.family == "encoder-only":
         return config
-    ids = {"bos_id": config.bos_id, "eos_id": config.eos_id}
-    for name, roles in {"bos_id": ("bos", "cls"), "eos_id": ("eos", "sep")}.items():
-        named = [id for role in roles if (id := tokenizer.role(role)) is not None]
-        if ids[name] is None and named:
+    ids = {"bos": config.bos_id, "eos": config.eos_id}
+    for name, of_sentence in (("bos", "cls"), ("eos", "sep")):
+        named = [id for role in (name, of_sentence) if (id := tokenizer.role(role)) is not None]
+        if ids[name] is None and contents.config.get(f"{name}_token_id", "absent") is not None and named:
             ids[name] = named[0]
-    return replace(config, **ids)
+    return replace(config, bos_id=ids["bos"], eos_id=ids["eos"])
 
 
 def _check_sizes(config: ModelConfig, contents: Contents) -> None:

@@ -127,7 +127,7 @@ def _remarks(parameter: TyperArgument | TyperOption, ctx: "Context") -> str:
     default = parameter.get_default(ctx, call=False)
     # of what a model may decide; see `arguments.own`
     usual = getattr(parameter, "show_default", None)
-    default = usual if isinstance(usual, str) else default
+    default = usual if isinstance(usual, str) else parameter.opts[0] if default is True else default
     remarks = [] if default is None or default is False else [told("default {default}", default=default)]
     remarks += [told("a model's own comes first")] if isinstance(usual, str) else []
     bounds = (("≥", parameter.min), ("≤", parameter.max))

@@ -295,13 +295,13 @@ def _judged(
     last; where there is no other, the sentence stands in its place as it is."""
     ranked, notes = sorted(written, key=lambda each: is_blank(each.text)), list(sentence.notes)
     best = ranked[0]
-    if is_blank(best.text):
+    n = len(best.ids)
+    if best.finish == "length" and not (n and is_blank(best.text)):
+        notes.append(say("the translation was cut at the limit of {n} tokens", n=n))
+    elif is_blank(best.text):
         ranked[0] = replace(best, text=sentence.source.text)
         if not notes:
             notes.append(say("the model has no words for it; it was left as it is"))
-    elif best.finish == "length":
-        n = len(best.ids)
-        notes.append(say("the translation was cut at the limit of {n} tokens", n=n))
     elif unsure_below is not None and sum(best.log_probs) / len(best.ids) < unsure_below:
         notes.append(say("the model is unsure of this translation"))
     return replace(sentence, hypotheses=ranked, notes=tuple(notes))
