@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import NoneType
@@ -19,6 +19,7 @@ from tests.parity.reference import CASES, parity
 from cutaway import find, load
 from cutaway.checkpoint.folder import Loaded
 from cutaway.checkpoint.published import ARCHITECTURES
+from cutaway.config import LARGEST, PIECES, Key
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection import diff, run
 from cutaway.inspection.changes.change import Change, Example
@@ -28,6 +29,7 @@ from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
 from cutaway.inspection.runs import Run
 from cutaway.models.build import FAMILIES
 from cutaway.tap import TAPS
+from cutaway.train.recipe import Recipe
 from cutaway.words import LOCALES, Locale
 from cutaway.zoo import TRANSLATOR
 
@@ -147,9 +149,9 @@ _COLUMNS: dict[Locale, str] = {
 }
 _TYPES: dict[Locale, dict[object, str]] = {
     "en": {int: "whole number", float: "number", str: "text", bool: "true or false", tuple: "list of: {}",
-           "or": " or ", "needed": "needed", "none": "no bundled model has experts"},
+           dict: "table of: {}", "or": " or ", "needed": "needed", "none": "no bundled model has experts"},
     "zh": {int: "整数", float: "数", str: "文字", bool: "true 或 false", tuple: "列表，各项为{}",
-           "or": " 或 ", "needed": "必填", "none": "内置模型都没有专家"},
+           dict: "表，各值为{}", "or": " 或 ", "needed": "必填", "none": "内置模型都没有专家"},
 }  # fmt: skip
 
 
@@ -195,6 +197,8 @@ def _values(hint: Any, locale: Locale) -> str:
         return words["or"].join(f"`{_written(each)}`" for each in parts)
     if get_origin(hint) is tuple:
         return words[tuple].format(_values(parts[0], locale))
+    if get_origin(hint) is dict:
+        return words[dict].format(_values(parts[1], locale))
     if parts:
         return words["or"].join(_values(each, locale) for each in parts if each is not NoneType)
     return words[hint]
@@ -333,10 +337,16 @@ def parities() -> dict[str, float]:
     return worst
 
 
+def _around(page: Path) -> tuple[str, str]:
+    """What stands before and after the part of a page that is made here."""
+    marks = r"(?<=<!-- made by docs/generate.py -->\n).*?(?=<!-- end -->)"
+    before, after = re.split(marks, page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return before, after
+
+
 def checkpoints(page: Path, head: str, families: Mapping[str, str], yes: str) -> str:
     """docs/checkpoints.md in either language, its table made anew from the architectures and their parity."""
-    before, _, after = re.split(r"(?<=<!-- made by docs/generate.py -->\n)(.*?)(?=<!-- end -->)",
-                                page.read_text(encoding="utf-8"), flags=re.DOTALL)  # fmt: skip
+    before, after = _around(page)
     rows = "".join(
         f"| {families[str(a.fixed['family'])]} | `{a.model_type}` | `{a.class_name}` | {yes} | {yes} "
         f"| {parities()[a.model_type]:.0e} |\n"
@@ -357,7 +367,47 @@ def chinese() -> str:
     return checkpoints(DOCS / "zh" / "checkpoints.md", head, names, "能")
 
 
+def training(page: Path, locale: Locale) -> str:
+    """docs/training.md in either language, with every key of a recipe as its class declares it."""
+    before, after = _around(page)
+    return before + "".join(_tables(Recipe, "", "[{}]", locale)) + after
+
+
+def _tables(cls: type, path: str, heading: str, locale: Locale) -> Iterator[str]:
+    """One table of keys for each table of a recipe; `path` leads to it: "data.validation"."""
+    hints, rows, inner = get_type_hints(cls), list[tuple[str, ...]](), list[str]()
+    for field in fields(cls):
+        hint, known, here = hints[field.name], field.metadata["key"], f"{path}.{field.name}".removeprefix(".")
+        kinds = [hint, *get_args(hint)]
+        tables = [kind for kind in kinds if is_dataclass(kind) and isinstance(kind, type)]
+        if tables:
+            several = "[[{}]]" if get_origin(hint) is tuple else "[{}]"
+            inner += _tables(tables[0], here, several, locale)
+            continue
+        default = None if field.default in (MISSING, PIECES) else field.default
+        needed = field.default is MISSING and field.default_factory is MISSING
+        value = ", ".join([_values(hint, locale), *_bounds(known)])
+        shown = _default(MISSING if needed else default, locale)
+        rows.append((f"`{field.name}`", value, shown, known.about.said(locale)))
+    if rows:
+        title = f"\n### `{heading.format(path)}`\n\n"
+        yield f"{title}{_COLUMNS[locale]}\n|---|---|---|---|\n{_rows(rows)}"
+    yield from inner
+
+
+def _bounds(known: Key) -> list[str]:
+    bounds = (
+        ("≥", known.ge),
+        (">", known.gt),
+        ("≤", known.le if known.le < LARGEST else None),
+        ("<", known.lt),
+    )
+    return [f"{sign} {bound:,}" for sign, bound in bounds if bound is not None]
+
+
 PAGES = {
+    DOCS / "training.md": partial(training, DOCS / "training.md", "en"),
+    DOCS / "zh" / "training.md": partial(training, DOCS / "zh" / "training.md", "zh"),
     DOCS / "vocabulary.md": partial(vocabulary, "en"),
     DOCS / "zh" / "vocabulary.md": partial(vocabulary, "zh"),
     DOCS / "questions.md": partial(questions, "en"),

@@ -185,6 +185,25 @@ def test_a_name_recorded_not_once_is_an_error() -> None:
         _ = trace["decoder.layers.0.self_attn.zz"]
 
 
+def test_a_trace_is_a_mapping_of_the_names_that_were_recorded() -> None:
+    model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
+    with torch.no_grad(), Trace(model, watch=["*.z"]) as trace:
+        model(**inputs(model))
+    names = ["decoder.layers.0.self_attn.z", "decoder.layers.1.self_attn.z"]
+    assert list(trace) == list(trace.keys()) == names
+    assert len(trace) == 2
+    assert names[0] in trace
+    assert "decoder.layers.0.self_attn.q" not in trace
+    assert 0 not in trace
+    assert {name: value.shape for name, value in trace.items()} == dict.fromkeys(names, (2, 4, 9, 6))
+    assert trace.get("nothing") is None
+    assert trace not in (Trace(model), dict(trace))
+    with pytest.raises(KeyError, match=r"^0 is no tap's name, expected a text such as 'decoder\.layers\.0"):
+        getattr(trace, "__getitem__")(0)
+    with pytest.raises(KeyError, match=r"^tap 'nothing' was recorded 0 times"):
+        trace["nothing"]
+
+
 def test_a_reducer_keeps_only_what_is_asked_for() -> None:
     model = build(parse(ModelConfig, FAMILIES["GPT-2"], "config")).eval()
     with torch.no_grad(), Trace(model, watch={"*.pattern": lambda p: p[:, 2, -1].half()}) as trace:

@@ -179,7 +179,7 @@ CHINESE_DATA = {
     "page/wrapping.py": "punctuation that may not begin or end a line",
     "text/tokens/learning.py": "scripts that are written without spaces",
     "text/tokens/sentencepiece_ids.py": "an example in a docstring",
-    "decode/translator.py": "the range of Chinese characters",
+    "text/sentence_ends.py": "what ends a sentence, and words that name a speaker",
     "inspection/changes/change.py": "the text that examples are tried on",
     "inspection/changes/stream_changes.py": "the texts that an example is tried on",
     "inspection/changes/token_changes.py": "a word of the text that examples are tried on",

@@ -14,7 +14,7 @@ from .decode.search import Search as Search
 from .decode.sentence_vectors import Embeddings as Embeddings
 from .decode.sentence_vectors import embed as embed
 from .decode.stepping import Generated as Generated
-from .decode.translator import Translation as Translation
+from .decode.translation import Translation as Translation
 from .decode.translator import Translator as Translator
 from .errors import CutawayError as CutawayError
 from .inspection.questions.anatomy import Anatomy as Anatomy

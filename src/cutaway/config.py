@@ -267,6 +267,13 @@ class RopeScaling:
             )
 
 
+# What an encoder may have of its own, and the decoder's name for it.
+_OF_ENCODER = {
+    "n_encoder_layers": "n_layers", "n_encoder_heads": "n_heads", "d_encoder_ff": "d_ff",
+    "source_vocab_size": "vocab_size",
+}  # fmt: skip
+
+
 @checked
 class ModelConfig:
     """The numbers and choices one Transformer is built from; nothing else is read when it runs.
@@ -284,6 +291,22 @@ class ModelConfig:
     n_encoder_layers: int | None = key(
         "encoder-decoder: blocks of the encoder; not given: n_layers", default=None, ge=1, le=LAYERS
     )
+    n_encoder_heads: int | None = key(
+        "encoder-decoder: attention heads of the encoder; not given: n_heads", default=None, ge=1, le=1_024
+    )
+    d_encoder_ff: int | None = key(
+        "encoder-decoder: feed-forward width of the encoder; not given: d_ff",
+        default=None,
+        ge=1,
+        le=1_000_000,
+    )
+    source_vocab_size: int | None = key(
+        "encoder-decoder: token ids of the source where they are others; not given: vocab_size",
+        default=None,
+        ge=1,
+        le=PIECES,
+    )
+    shared_tables: bool = key("encoder-decoder: source and target have one embedding matrix", default=True)
     n_kv_heads: int | None = key("heads of keys and values; not given: n_heads", default=None, ge=1, le=1_024)
     d_head: int | None = key("width of a head; not given: d_model/n_heads", default=None, ge=1, le=8_192)
     max_len: int = key("the context limit in tokens", default=512, ge=1, le=POSITIONS)
@@ -297,8 +320,11 @@ class ModelConfig:
     final_norm: bool | None = key(
         "a norm after the last block; not given: all but post-norm models have one", default=None
     )
-    position: Literal["learned", "sinusoidal", "rotary", "relative", "alibi", "none"] = key(
-        "how positions are told", default="rotary"
+    position: Literal["learned", "sinusoidal", "rotary", "relative", "learned_relative", "alibi", "none"] = (
+        key(
+            "how positions are told; learned_relative: by a table and by a bias of the distance (MPNet)",
+            default="rotary",
+        )
     )
     position_offset: int = key("the first token's row of the position table", default=0, ge=0, le=1_000_000)
     # see nn.position.sinusoids
@@ -329,6 +355,12 @@ class ModelConfig:
     n_experts_per_token: int = key("experts that work on a token", default=2, ge=1, le=WIDTH)
     d_expert: int | None = key("width of one expert; not given: d_ff", default=None, ge=1, le=1_000_000)
     experts_renormalised: bool = key("weights of the chosen experts are scaled to sum to 1", default=True)
+    router_aux_coef: float = key(
+        "training: factor of the loss that keeps experts equally busy (Fedus et al. 2022, §2.2)",
+        default=0.001,
+        ge=0,
+        le=1_000,
+    )
     dense_layers: tuple[int, ...] = key("layers that keep the plain network", default=(), ge=0)
     qk_norm: bool = key("a norm over each head's query and key (Qwen3)", default=False)
     attn_scale: float | None = key("factor of the scores; not given: 1/√d_head", default=None, gt=0)
@@ -336,9 +368,12 @@ class ModelConfig:
     embed_scale: float = key("factor of the embeddings", default=1.0, gt=0)
     embed_norm: bool = key("a norm after the embeddings", default=False)
     n_segments: int = key("embeddings of sentence A, B (BERT)", default=0, ge=0, le=1_000_000)
-    tied: bool = key("the output matrix is the embedding matrix", default=True)
+    tied: bool = key("the output matrix is the (target's) embedding matrix", default=True)
     head: Literal["linear", "masked", "none"] = key(
         "output head; masked: BERT's, with dense layer and norm; none: vectors, not words", default="linear"
+    )
+    head_activation: Literal["relu", "gelu", "gelu_tanh", "silu"] | None = key(
+        "masked head: its activation; not given: activation", default=None
     )
     head_bias: bool = key("a bias of the output head", default=False)
     logit_scale: float = key("factor of the logits", default=1.0, gt=0)
@@ -371,6 +406,11 @@ class ModelConfig:
                 )
         if self.position == "rotary" and self.head_width % 2:
             raise CutawayError("rotary positions need an even d_head, not {width}", width=self.head_width)
+        # its dimensions are told apart by the logarithm of the base
+        if self.rope_scaling is not None and self.rope_scaling.kind == "yarn" and self.rope_base == 1:
+            raise CutawayError(
+                "rope_base is 1, expected another number: yarn cannot stretch equal frequencies"
+            )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise CutawayError("sinusoidal positions need an even d_model, not {width}", width=self.d_model)
         for name in ("window_layers", "dense_layers"):
@@ -394,14 +434,25 @@ class ModelConfig:
             )
         if self.n_experts and self.n_experts_per_token > self.n_experts:
             raise CutawayError(
-                "n_experts_per_token is {chosen}, more than there are experts (n_experts is {experts})",
+                "n_experts_per_token is {chosen}, more than there are experts (n_experts is {experts}); "
+                "choose at most as many",
                 chosen=self.n_experts_per_token,
                 experts=self.n_experts,
             )
-        if self.n_encoder_layers is not None and self.family != "encoder-decoder":
+        of_encoder = [name for name in _OF_ENCODER if getattr(self, name) is not None]
+        if of_encoder and self.family != "encoder-decoder":
             raise CutawayError(
-                "n_encoder_layers belongs to the encoder-decoder family; {family} has n_layers",
+                "{name} belongs to the encoder-decoder family; {family} has {own}",
+                name=of_encoder[0],
                 family=self.family,
+                own=_OF_ENCODER[of_encoder[0]],
+            )
+        if self.source_vocab_size not in (None, self.vocab_size) and self.shared_tables:
+            raise CutawayError(
+                "source_vocab_size is {source} and vocab_size {target}, but one matrix for both (shared_tables) has "
+                "one size",
+                source=self.source_vocab_size,
+                target=self.vocab_size,
             )
         for name in ("pad_id", "bos_id", "eos_id", "mask_id", "decoder_start_id"):
             value = getattr(self, name)
@@ -412,6 +463,21 @@ class ModelConfig:
                     value=value,
                     size=self.vocab_size,
                 )
+        if of_encoder:
+            with about(say("the encoder")):
+                _ = self.encoder_side
+
+    @property
+    def encoder_side(self) -> "ModelConfig":
+        """The config with the encoder's own numbers in the place of the decoder's."""
+        return dataclasses.replace(
+            self,
+            n_heads=self.n_heads if self.n_encoder_heads is None else self.n_encoder_heads,
+            d_ff=self.d_ff if self.d_encoder_ff is None else self.d_encoder_ff,
+            vocab_size=self.vocab_size if self.source_vocab_size is None else self.source_vocab_size,
+            decoder_start_id=None,
+            **dict.fromkeys(_OF_ENCODER),
+        )
 
     @property
     def kv_heads(self) -> int:

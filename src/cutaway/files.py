@@ -1,6 +1,7 @@
 """TOML and JSON files, read strictly: a fault is named with its file and line, and nothing is guessed. And the files
 of a folder from a stranger: small where they hold settings, and never outside the folder."""
 
+import codecs
 import json
 import re
 import tomllib
@@ -22,6 +23,42 @@ def unreadable(path: Path, error: OSError) -> CutawayError:
     return CutawayError("{path}: cannot be read: {reason}", path=path, reason=reason(error))
 
 
+# A mark of UTF-32 begins like one of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def marked_encoding(data: bytes) -> str | None:
+    """The encoding other than UTF-8 that a byte order mark at the beginning of a file names."""
+    return next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
+
+
+def likely_encoding(data: bytes, beginning: bytes) -> str | None:
+    """The encoding that bytes which are not UTF-8 text are most likely in, as iconv calls it: by the mark at the
+    beginning of their file or by their zeros, and GB18030 where they are frequent Chinese characters of it; None where
+    nothing tells."""
+    if marked := marked_encoding(beginning):
+        return marked
+    if 0 in data:
+        if 5 * data.count(0) < 2 * len(data):
+            return None
+        unit = "UTF-32" if b"\0\0" in data else "UTF-16"
+        return f"{unit}BE" if beginning.startswith(b"\0") else f"{unit}LE"
+    try:
+        text = data.decode("gb18030")
+    except UnicodeDecodeError:
+        return None
+    foreign = [each for each in text if not each.isascii()]
+    # the first level of GB 2312, and its punctuation
+    leads = [each.encode("gb18030")[0] for each in foreign]
+    usual = sum(0xA1 <= lead <= 0xA3 or 0xB0 <= lead <= 0xD7 for lead in leads)
+    return "GB18030" if 3 * usual >= 2 * len(foreign) > 0 else None
+
+
 def read_text(path: Path) -> str:
     """A UTF-8 file's text, without a byte order mark. Raises CutawayError naming file and line."""
     try:
@@ -32,11 +69,13 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
+        likely = likely_encoding(data, data)
         raise CutawayError(
-            "{path}:{line}: not valid UTF-8 (byte {byte}); save it as UTF-8",
+            "{path}:{line}: not valid UTF-8 (byte {byte}){likely}; save it as UTF-8",
             path=path,
             line=line,
             byte=error.start,
+            likely="" if likely is None else say(", but {encoding} as it seems", encoding=likely),
         ) from error
 
 
@@ -141,7 +180,9 @@ def inside(folder: Path, name: str) -> Path:
     """`folder/name`, which must be a file there and not lead out of the folder by a link."""
     path = folder / name
     if not path.is_file():
-        raise CutawayError("{folder}: {name} is missing", folder=folder, name=name)
+        raise CutawayError(
+            "{folder}: {name} is missing; fetch the model's folder again, whole", folder=folder, name=name
+        )
     check_links(folder, [path])
     return path
 
@@ -153,7 +194,9 @@ def check_links(folder: Path, paths: Iterable[Path]) -> None:
     places = [real, real.parent.parent / "blobs"] if real.parent.name == "snapshots" else [real]
     for path in paths:
         if not any(path.resolve().is_relative_to(place) for place in places):
-            raise CutawayError("{path}: leads out of the model folder", path=path)
+            raise CutawayError(
+                "{path}: leads out of the model folder; put the file itself into the folder", path=path
+            )
 
 
 def read_inside(folder: Path, name: str, optional: bool = False) -> dict[str, object]:

@@ -10,7 +10,7 @@ entered, so it must not be held across a `yield` or an `await`.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
@@ -24,8 +24,11 @@ from cutaway.words import Phrase, listed, names_of, say
 Edit = Callable[[Tensor], Tensor]
 
 
-class TapError(CutawayError, LookupError):
+class TapError(CutawayError, KeyError):
     """A name or pattern of taps that leads to none, or to too many."""
+
+    # That of KeyError would show the message quoted.
+    __str__ = CutawayError.__str__
 
 
 # The vocabulary: name -> (dimensions, meaning). B batch, T queries, S keys, D width, H heads, K key/value
@@ -83,8 +86,11 @@ def tapped(module: nn.Module, *names: str) -> bool:
     return trace is not None and any(trace.asks(module, name) for name in names)
 
 
-class Trace:
+class Trace(Mapping[str, Tensor]):
     """Watch and edit the taps of `model` whose full names match glob patterns.
+
+    Afterwards it is a mapping from the full names that were recorded, in the order of their birth, to their values; of
+    a tap that was met in several calls `calls` has all.
 
     `watch` lists patterns, or maps each to a reducer that is applied before the value is kept (one head, the
     last position, `.half()`), so that memory follows what is asked for: a part is kept without its whole. `edit`
@@ -134,8 +140,31 @@ class Trace:
                 near=names_of(near) if near else "–",
             )
 
+    # One recording is not another one, whatever they hold.
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.calls
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.calls)
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
     def __getitem__(self, name: str) -> Tensor:
-        """The value of the only call of tap `name`; LookupError when it was not recorded exactly once."""
+        """The value of the only call of tap `name`; KeyError when it was not recorded exactly once."""
+        if not isinstance(name, str):
+            raise TapError(
+                "{name!r} is no tap's name, expected a text such as {example!r}: list(trace) has those recorded, "
+                "trace[name] the value of one",
+                name=name,
+                example=next(iter(self.calls), "decoder.layers.0.self_attn.pattern"),
+            )
         values = self.calls.get(name, [])
         if len(values) != 1:
             near = get_close_matches(name, self.calls, n=3, cutoff=0.4)

@@ -2,11 +2,14 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cutaway import CutawayError
+from cutaway.text.corpus import read_jsonl
 from cutaway.zoo import bundled
 
 # Arguments with `{translator}`, `{poet}`, `{masked}`, `{folder}` put in; what the message must say.
@@ -100,13 +103,62 @@ def test_one_clear_message(
 def test_bad_bytes_on_standard_input(cutaway, translator: Path):
     result = cutaway("translate", "-m", translator, given=b"good\n\xff\xfe\n")
     assert result.code == 2
-    assert result.err == "error: standard input:2: not UTF-8 at byte 1 of the line (0xFF)\n"
+    assert (
+        "standard input:2: a byte that is not UTF-8 at byte 1 of the line, byte 6 of the file" in result.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [("gb18030", "GB18030"), ("utf-16", "UTF-16"), ("utf-32", "UTF-32"), ("utf-16-le", "UTF-16LE"),
+     ("utf-16-be", "UTF-16BE"), ("utf-32-le", "UTF-32LE"), ("utf-32-be", "UTF-32BE")],
+)  # fmt: skip
+def test_another_encoding_is_called_by_its_name_with_a_command_that_works(
+    cutaway, encoding: str, named: str, translator: Path, tmp_path: Path
+):
+    text = "Hello, how are you?\n今天天气很好，我们去公园。\n"
+    file = tmp_path / "a b.txt"
+    file.write_bytes(text.encode(encoding))
+    whole = cutaway("translate", "-m", translator, "-f", file)
+    piped = cutaway("translate", "-m", translator, given=file.read_bytes())
+    for result, command in (
+        (whole, f"iconv -f {named} -t UTF-8 'a b.txt' > new-file"),
+        (piped, f"… | iconv -f {named} -t UTF-8 | cutaway …"),
+    ):
+        assert (result.code, result.out) == (2, "") and command in result.err
+    subprocess.run(
+        ["bash", "-c", f"iconv -f {named} -t UTF-8 'a b.txt' > new-file"], cwd=tmp_path, check=True
+    )
+    assert (tmp_path / "new-file").read_text(encoding="utf-8").removeprefix("\ufeff") == text
+
+
+def test_bytes_that_no_encoding_is_known_for_and_nuls_are_refused_everywhere(
+    cutaway, translator: Path, tmp_path: Path
+):
+    file = tmp_path / "file"
+    for data, what in (
+        (b"caf\xe9 r\xe9sum\xe9\n", "a byte that is not UTF-8"),
+        (b"long \0 time no see\n", "a NUL"),
+    ):
+        file.write_bytes(data)
+        for result in (
+            cutaway("translate", "-m", translator, "-f", file),
+            cutaway("translate", "-m", translator, given=data),
+            cutaway("tokenize", "-t", translator, given=data),
+        ):
+            assert (result.code, result.out) == (2, "")
+            assert what in result.err and "iconv -f ENCODING -t UTF-8" in result.err
+    file.write_bytes(b'{"a": "x\\u0000"}\n')
+    with pytest.raises(CutawayError, match="file:1: field 'a' has a NUL, expected text"):
+        list(read_jsonl(file, ["a"]))
 
 
 def test_bad_bytes_in_an_argument(process, translator: Path):
     result = process("tokenize", b"\xff".decode(errors="surrogateescape"), "-t", translator)
     assert result.returncode == 2
-    assert result.stderr == b"error: the text is not valid UTF-8\n"
+    assert result.stderr.decode() == (
+        "error: the text is not valid UTF-8; set the terminal to UTF-8, or give the text in a file\n"
+    )
 
 
 def rewrite(name: str, change: Callable[[dict], None]) -> Callable[[Path], None]:

@@ -1,11 +1,13 @@
 """`cutaway convert`: what it writes opens here and in transformers, and what it may not do."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from cutaway import load, save
 from cutaway.cli.convert import size_in_bytes
@@ -102,6 +104,29 @@ def test_values_that_do_not_fit_are_named(cutaway, poet: Path, tmp_path: Path):
     assert (result.code, result.out) == (2, "")
     assert "'model.embed_tokens.weight' has values up to 1e+06, more than float16 can hold" in result.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+@pytest.mark.parametrize("dtype", [(), ("--dtype", "bfloat16")])
+def test_weights_that_are_not_finite_are_refused(
+    cutaway, poet: Path, tmp_path: Path, value: float, dtype: tuple[str, ...]
+):
+    shutil.copytree(poet, tmp_path / "broken")
+    tensors = load_file(poet / "model.safetensors")
+    tensors["model.embed_tokens.weight"][3, 0] = value
+    save_file(tensors, tmp_path / "broken" / "model.safetensors", {"format": "pt"})
+    result = cutaway("convert", "broken", "out", *dtype)
+    assert (result.code, result.out) == (2, "")
+    assert (
+        "tensor 'model.embed_tokens.weight' holds NaN or an infinity, expected finite weights" in result.err
+    )
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_folder_above_that_is_not_there_is_named(cutaway, poet: Path, tmp_path: Path):
+    result = cutaway("convert", poet, "modles/out")
+    assert (result.code, result.err) == (2, "error: modles/out: there is no folder modles to write to\n")
+    assert not (tmp_path / "modles").exists()
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,9 @@ def test_a_page_carries_its_caption_and_its_python(cutaway: Run, poet: Path) -> 
     page = page_of(cutaway, "lens", "今天天气", "-m", poet, "--top", "2")
     assert f'>cutaway inspect lens "今天天气" -m {poet} --top 2<' in unescape(page)
     assert "result = lens(run(loaded, " in page
-    last = shown(cutaway, "lens", "今天天气", "-m", poet).splitlines()[-2:]
-    assert re.fullmatch(r".*poet0 · \d{4}-\d\d-\d\d", last[0]) and last[1] == "今天天气"
+    last = shown(cutaway, "lens", "今天天气", "-m", poet).splitlines()[-3:]
+    assert re.fullmatch(r".*poet0 · \d{4}-\d\d-\d\d", last[0])
+    assert last[1:] == ["今天天气", f'cutaway inspect lens "今天天气" -m {poet}']
 
 
 def test_the_language_may_be_asked_for(cutaway: Run, masked: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from cutaway.decode.beam import BeamStep, beam_search
 from cutaway.decode.generation import generate
 from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_targets
-from cutaway.decode.search import LengthPenalty, Limits, Search
+from cutaway.decode.search import LengthPenalty, Limits, Rules, Search
 
 EOS = 0
 LOGITS = 10.0  # what a toy's log-probabilities are made of, at most
@@ -169,10 +169,16 @@ def test_attention_and_alternatives_follow_each_hypothesis(tiny):
         expected = torch.cat([trace[f"decoder.layers.{layer}.cross_attn.pattern"] for layer in range(2)])
         assert result.cross_attention is not None
         assert torch.allclose(result.cross_attention, expected, atol=1e-5)
-        values, ids = logits.log_softmax(dim=-1).topk(3)
-        assert [[id for id, _ in step] for step in result.alternatives] == ids.tolist()
+        scores = logits.log_softmax(dim=-1)
+        best = scores.topk(3).indices.tolist()
+        wanted = [
+            ids if chosen in ids else [*ids, chosen] for ids, chosen in zip(best, result.ids, strict=True)
+        ]
+        assert [[id for id, _ in step] for step in result.alternatives] == wanted
         flat = [log_prob for step in result.alternatives for _, log_prob in step]
-        assert flat == pytest.approx(values.flatten().tolist(), abs=1e-4)
+        assert flat == pytest.approx(
+            [float(row[id]) for row, ids in zip(scores, wanted, strict=True) for id in ids], abs=1e-4
+        )
 
 
 def test_prompts_of_different_lengths_search_as_if_alone(tiny):
@@ -236,7 +242,7 @@ def test_width_one_without_an_early_end_is_greedy(tiny):
     assert [result.ids for [result] in greedy] == [results[0].ids for results in search]
 
 
-def test_repetition_penalty_ranks_by_the_penalised_distribution(toy):
+def test_repetition_penalty_ranks_by_penalised_log_probabilities(toy):
     model = toy([0.05, 0.6, 0.35])
     (results,) = searched(
         model,
@@ -245,12 +251,9 @@ def test_repetition_penalty_ranks_by_the_penalised_distribution(toy):
         Limits(2),
         eos_id=None,
     )
-    weight = [math.log(0.05), 3 * math.log(0.6), math.log(0.35)]
-    first = [w - math.log(sum(map(math.exp, weight))) for w in weight]
-    weight[2] *= 3
-    second = [w - math.log(sum(map(math.exp, weight))) for w in weight]
+    # after the prompt 1; they are not made to sum to 1 again
     assert results[0].ids == [2, 1]
-    assert results[0].score == pytest.approx(first[2] + second[1], abs=1e-5)
+    assert results[0].score == pytest.approx(math.log(0.35) + 3 * math.log(0.6), abs=1e-5)
     assert results[0].log_probs == pytest.approx([math.log(0.35), math.log(0.6)], abs=1e-5)
 
 
@@ -295,6 +298,69 @@ def test_the_observed_tree_leads_to_every_result(random_toy):
             live = following
         for result in results:
             assert result.score == pytest.approx(ended[tuple(result.ids)] / len(result.ids), abs=1e-6)
+
+
+# Settings of a search, and what transformers calls them.
+BAD_WORDS = ((3, 11), (7,), (9, 9, 4), (2,))
+SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"sampling": Sampling(repetition_penalty=1.7)}, {"repetition_penalty": 1.7}),
+    ({"sampling": Sampling(repetition_penalty=0.8)}, {"repetition_penalty": 0.8}),
+    ({"rules": Rules(no_repeat_ngram=1)}, {"no_repeat_ngram_size": 1}),
+    ({"rules": Rules(no_repeat_ngram=2)}, {"no_repeat_ngram_size": 2}),
+    ({"rules": Rules(bad_words=BAD_WORDS)}, {"bad_words_ids": [list(word) for word in BAD_WORDS]}),
+    (
+        {"rules": Rules(suppressed=(5, 8, 20), suppressed_first=(2, 4, 9))},
+        {"suppress_tokens": [5, 8, 20], "begin_suppress_tokens": [2, 4, 9]},
+    ),
+    ({"rules": Rules(end_at_limit=(2,))}, {"forced_eos_token_id": 2}),
+]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize(("ours_asked", "theirs_asked"), SETTINGS)
+def test_settings_are_those_of_transformers(tiny, tmp_path, beam: int, ours_asked, theirs_asked):
+    """Greedy and by beams, ids and scores, of a decoder alone and of one with an encoder."""
+    import transformers
+
+    prompts = [[5, 9, 4], [7, 8, 11], [9, 9, 3]]
+    for kind, opens in (
+        ("llama", transformers.AutoModelForCausalLM),
+        ("marian", transformers.AutoModelForSeq2SeqLM),
+    ):
+        ours = tiny(kind, eos_id=2, max_len=32)
+        save(tmp_path / kind, ours)
+        theirs: Any = opens.from_pretrained(tmp_path / kind)
+        with torch.no_grad():
+            cache = ours.begin(3) if kind == "llama" else ours.begin(torch.tensor(prompts))
+            expected = theirs.generate(
+                torch.tensor(prompts),
+                attention_mask=torch.ones(3, 3, dtype=torch.long),
+                num_beams=beam,
+                num_return_sequences=beam,
+                max_new_tokens=10,
+                length_penalty=0.7,
+                early_stopping="never",
+                eos_token_id=2,
+                pad_token_id=0,
+                do_sample=False,
+                return_dict_in_generate=True,
+                output_scores=True,
+                **theirs_asked,
+            )
+        begun = prompts if kind == "llama" else [[0]] * 3
+        search = Search(beam=beam, n_best=beam, length_penalty=LengthPenalty(0.7, "power"), **ours_asked)
+        found = generate(ours, cache, begun, search=search, limits=Limits(10), eos_id=2)
+        flat = [result for results in found for result in results]
+        if beam > 1:
+            scores = expected.sequences_scores.tolist()
+            assert [result.score for result in flat] == pytest.approx(scores, abs=1e-4)
+        for result, sequence in zip(flat, expected.sequences[:, len(begun[0]) :].tolist(), strict=True):
+            assert result.ids == sequence[: len(result.ids)]
+            assert set(sequence[len(result.ids) :]) <= {0, 2}
+            if "forced_eos_token_id" in theirs_asked:
+                assert result.ids[-1] == 2
+                assert (result.finish == "length") == (len(result.ids) == 10)
 
 
 @pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.7, 1.3])

@@ -41,9 +41,17 @@ def test_a_short_prompt_beside_one_at_the_limit_gets_all_it_asked_for(opened, to
     alone = [continue_text(loaded, [text], limits=Limits(30, 30))[0].best for text in texts[::2]]
     first, cut, last = continue_text(loaded, texts, limits=Limits(30, 5))
     assert (len(cut.best.ids), cut.best.finish) == (5, "length")
-    first, cut, last = continue_text(loaded, texts, limits=Limits(30, 30))
+    [note] = cut.prompt.notes
+    assert str(note).startswith(
+        "max_new_tokens is 30, but after the 59 tokens that stand there first only 5 of"
+    )
+    assert not first.prompt.notes
+    first, last = continue_text(loaded, texts[::2], limits=Limits(30, 30))
     assert [first.best.ids, last.best.ids] == [each.ids for each in alone]
     assert len(first.best.ids) == 30
+    # a minimum that cannot be met is said, with the prompt that it fails for
+    with pytest.raises(CutawayError, match=r"prompt 2: at least 30 new tokens.*the 59.*only 5 fit into 64"):
+        continue_text(loaded, texts, limits=Limits(30, 30))
 
 
 def test_prompts_beyond_the_limit_are_refused_or_cut_with_a_note(opened, tokenizer: Tokenizer):
@@ -98,7 +106,10 @@ def test_the_stream_joins_to_the_whole(opened, sampling: Sampling):
         assert "".join(token.text for token in tokens) == whole.best.text
         assert [token.id for token in tokens] == whole.best.ids
         assert tokens[-1].finish == whole.best.finish
-        assert [len(token.alternatives) for token in tokens] == [2] * len(tokens)
+        for token in tokens:
+            others = [each.id for each in token.alternatives]
+            assert len(others) == (2 if token.id in others[:2] else 3)
+            assert token.id in others
 
 
 def test_beam_search_finds_no_worse_than_greedy(opened):

@@ -267,8 +267,9 @@ def test_what_cannot_be_answered_is_refused(chatty: Chatty, opened: Callable[...
     for messages in ([], [Message("system", "a")], [Message("user", "a"), Message("assistant", "b")]):
         with pytest.raises(CutawayError, match="the last message of a chat must be the user's"):
             answer(chatty(), messages)
-    with pytest.raises(CutawayError, match="max_new_tokens is 0"):
-        answer(chatty(), [Message("user", "a")], limits=Limits(0))
+    with pytest.raises(CutawayError, match="max_new_tokens is -1"):
+        answer(chatty(), [Message("user", "a")], limits=Limits(-1))
+    assert list(answer(chatty(), [Message("user", "a")], limits=Limits(0)).tokens) == []
     refusing = chatty(template="{{ raise_exception('Roles must alternate') }}")
     with pytest.raises(CutawayError, match=r"tiny-llama: the chat template refuses .*: Roles must alternate"):
         answer(refusing, [Message("user", "a")])

@@ -221,6 +221,89 @@ def test_forbidden_ids_and_several_end_ids(toy):
     assert (result.ids, result.finish) == ([2, 2, 1], "stop")
 
 
+@pytest.mark.parametrize(
+    "search",
+    [
+        Search(),
+        Search(sampling=Sampling(temperature=1.0)),
+        Search(sampling=Sampling(repetition_penalty=2.0)),
+        Search(beam=3, n_best=2),
+    ],
+)
+def test_where_nothing_may_be_written_it_is_said(toy, search: Search):
+    model = toy(lambda history: [0.5, 0.5, 0.0] if len(history) < 4 else [0.0, 0.0, 1.0])
+    for forbidden, place in (([0, 1, 2], 1), ([2], 3)):
+        with pytest.raises(CutawayError, match=f"at new token {place} no token may be written"):
+            continued(
+                model,
+                model.begin([0]),
+                [[1]],
+                search=search,
+                limits=Limits(9),
+                eos_id=None,
+                forbidden=forbidden,
+            )
+    # an end that a beam found in time is an answer
+    (result,) = continued(
+        model, model.begin([0]), [[1]], search=Search(beam=3), limits=Limits(9), eos_id=0, forbidden=[2]
+    )
+    assert result.finish == "stop"
+
+
+@pytest.mark.parametrize(
+    "search", [Search(), Search(sampling=Sampling(temperature=1.0)), Search(beam=3, n_best=2)]
+)
+def test_no_new_token_is_an_empty_result_beside_others(tiny, search: Search):
+    model, prompts = tiny("llama"), prompts_of([3, 9, 5])
+    limits = [Limits(4), Limits(0), Limits(6)]
+    found = generate(model, model.begin(3), prompts, search=search, limits=limits, eos_id=None)
+    assert [len(results[0].ids) for results in found] == [4, 0, 6]
+    assert [(each.ids, each.finish, each.score) for each in found[1]] == [([], "length", 0.0)]
+    for place in (0, 2):
+        alone = generate(
+            model,
+            model.begin(1),
+            [prompts[place]],
+            search=search,
+            limits=limits[place],
+            eos_id=None,
+            places=[place],
+        )
+        assert [each.ids for each in alone[0]] == [each.ids for each in found[place]]
+    assert [
+        each[0].ids
+        for each in generate(model, model.begin(3), prompts, search=search, limits=Limits(0), eos_id=None)
+    ] == [[], [], []]
+
+
+def test_the_chosen_token_is_among_its_alternatives(tiny):
+    model = tiny("llama")
+    for search in (Search(alternatives=1), Search(beam=4, n_best=4, alternatives=1)):
+        found = generate(
+            model,
+            model.begin(1),
+            [[5, 6]],
+            search=search,
+            limits=Limits(12, min_new_tokens=12),
+            eos_id=list(range(0, 29, 2)),
+        )
+        lengths: set[int] = set()
+        for result in found[0]:
+            for id, log_prob, others in zip(result.ids, result.log_probs, result.alternatives, strict=True):
+                assert dict(others)[id] == log_prob
+                assert [p for _, p in others] == sorted((p for _, p in others), reverse=True)
+                lengths.add(len(others))
+        # half of the vocabulary ends the text, which is too early, so the best one was often not written
+        assert lengths == {1, 2}
+
+
+def test_top_p_zero_is_greedy(tiny):
+    model, prompts = tiny("llama"), prompts_of([3, 9])
+    greedy = continued(model, model.begin(2), prompts, limits=Limits(9), eos_id=EOS)
+    none = Search(sampling=Sampling(temperature=0.8, top_p=0.0))
+    assert continued(model, model.begin(2), prompts, search=none, limits=Limits(9), eos_id=EOS) == greedy
+
+
 def test_stream_gives_each_step_once_and_joins_to_the_whole(tiny):
     model, prompts = tiny("llama"), prompts_of([3, 9])
     limits = [Limits(4), Limits(9)]

@@ -150,7 +150,7 @@ def test_row_seeds_differ():
         ({"temperature": math.nan}, "temperature is nan"),
         ({"temperature": math.inf}, "temperature is inf"),
         ({"top_k": -1}, "top_k is -1"),
-        ({"top_p": 0.0}, "top_p is 0.0"),
+        ({"top_p": -0.1}, "top_p is -0.1"),
         ({"top_p": 1.1}, "top_p is 1.1"),
         ({"top_p": math.nan}, "top_p is nan"),
         ({"min_p": -0.1}, "min_p is -0.1"),

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from cutaway.decode.sampling import Sampling
-from cutaway.decode.search import LengthPenalty, Limits, Search
+from cutaway.decode.search import LengthPenalty, Limits, Rules, Search
 from cutaway.errors import CutawayError
 
 
@@ -46,6 +46,20 @@ def test_limits_within_a_model_keep_what_was_given():
         Limits(9, max_len=10).room([1] * 10)
     with pytest.raises(CutawayError, match="nothing limits the result"):
         Limits().room([1])
+    # no token needs no room
+    assert Limits(0, max_len=10).room([1] * 10) == 0
+
+
+def test_lengths_of_prompt_and_result_together():
+    assert Limits(max_len=50).within(64, usual=20) == Limits(None, 0, 50)
+    assert Limits(max_len=90).within(64, usual=20).room([1] * 4) == 60
+    assert Limits(min_len=40).within(64, usual=20).max_new_tokens == 40
+    limits = Limits(8, 2, 64, min_len=10)
+    # it gives way to the most there may be
+    assert [limits.least([1] * n) for n in (1, 5, 9)] == [8, 5, 2]
+    assert limits.after(3) == Limits(8, 2, 61, min_len=7)
+    with pytest.raises(CutawayError, match=r"at least 7 new tokens.*the 58 of the prompt only 6 fit into 64"):
+        Limits(9, 7, 64).least([1] * 58)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +73,9 @@ def test_limits_within_a_model_keep_what_was_given():
         (lambda: Search(beam=2, sampling=Sampling(temperature=1.0)), "sampling needs beam 1"),
         (lambda: Search(alternatives=21), "alternatives is 21, expected 0 to 20"),
         (lambda: Search(alternatives=-1), "alternatives is -1"),
-        (lambda: Limits(0), "max_new_tokens is 0"),
+        (lambda: Limits(-1), "max_new_tokens is -1"),
+        (lambda: Rules(no_repeat_ngram=-1), "no_repeat_ngram is -1"),
+        (lambda: Rules(bad_words=((1,), ())), "bad_words has an empty one"),
         (lambda: Limits(3, 4), r"min_new_tokens is 4.*\(3\)"),
         (lambda: Limits(3, -1), "min_new_tokens is -1"),
         (lambda: LengthPenalty(math.nan), "length penalty alpha is nan"),

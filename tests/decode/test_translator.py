@@ -1,5 +1,7 @@
 """Texts to texts: order, blanks, directions, scripts, limits; on tiny random models with a real tokenizer."""
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,13 +10,18 @@ import torch
 import transformers
 from tests.decode.conftest import TEXTS, tiny_model
 
-from cutaway.checkpoint.folder import Loaded, save
+from cutaway.checkpoint.folder import Loaded, load, save
+from cutaway.decode.route import simplified, target_of
 from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_targets
 from cutaway.decode.search import LengthPenalty, Limits, Search
-from cutaway.decode.translator import Translator, simplified, target_of
+from cutaway.decode.translation import Translation
+from cutaway.decode.translator import TooLong, Translator
 from cutaway.errors import CutawayError
+from cutaway.nn.head import Head
+from cutaway.text.folding import is_blank
 from cutaway.text.tokens.tokenizer import Tokenizer
+from cutaway.zoo import find
 
 MIXED = [
     "我爱机器学习。",
@@ -166,6 +173,7 @@ def test_a_text_beyond_the_limit_is_refused_or_cut_with_a_note(translator: Trans
     kept = len(cut.ids) - 2
     assert 92 <= kept <= 94
     [note] = cut.notes
+    assert offsets_are_right(cut.offsets, long)
     assert str(note) == f"only the first {kept} of the text's {n} tokens were translated"
     assert f"前 {kept} 个" in note.said("zh")
     exact = tokenizer.decode(cut.ids[1:-1])
@@ -191,7 +199,7 @@ def test_lengths_are_limited_by_request_source_and_model(opened, beam: int):
 def test_the_stream_joins_to_the_whole_and_cuts_no_character(translator: Translator, sampling: Sampling):
     for text in MIXED[:5]:
         search = Search(sampling=sampling, alternatives=2, attention="mean")
-        whole = translator.translate([text], search=search, limits=Limits(30))[0].best
+        [[whole]] = translator.write([translator.prepare(text)], search=search, limits=Limits(30))
         tokens = list(translator.stream(text, search=search, limits=Limits(30)))
         assert "".join(token.text for token in tokens) == whole.text
         assert [token.id for token in tokens] == whole.ids
@@ -229,7 +237,7 @@ def test_a_stream_cannot_search(translator: Translator):
     ("arguments", "message"),
     [
         ({"to": "fr"}, "to is 'fr', expected one of en, zh"),
-        ({"to": "eng"}, "did you mean 'en'"),
+        ({"to": "en_GB"}, "to is 'en_GB' .did you mean 'en'"),
         ({"batch_size": 0}, "batch_size is 0"),
     ],
 )
@@ -258,6 +266,192 @@ def test_checkpoints_that_cannot_translate_are_refused(opened, tokenizer: Tokeni
             Translator(type(bare)(bare.model, bare.config, larger, {}, bare.path))
 
 
+def offsets_are_right(offsets: list[tuple[int, int]], text: str) -> bool:
+    return (
+        offsets == sorted(offsets)
+        and all(0 <= start <= end <= len(text) for start, end in offsets)
+        and all(after[0] >= before[0] for before, after in itertools.pairwise(offsets))
+    )
+
+
+# What people type: edges, several sentences, what cannot be translated.
+
+
+@pytest.mark.parametrize(
+    "unseen", ["\u3000", "\u00a0", "  ", "\t", "\u200b", "\ufeff", "\n", "\u2028 \u3000"]
+)
+def test_what_cannot_be_seen_around_a_text_changes_nothing(opened: Any, unseen: str) -> None:
+    for translator in (
+        Translator(opened("marian", max_len=96)),
+        Translator(open_with(opened, tokenizer_with())),
+    ):
+        for text in ("车站在哪里？", "Who are you?", "好"):
+            plain = translator.prepare(text)
+            for typed in (unseen + text, text + unseen, unseen + text + unseen):
+                source = translator.prepare(typed)
+                assert (source.ids, source.text) == (plain.ids, typed)
+                at = typed.index(text)
+                assert source.offsets == [(start + at, end + at) for start, end in plain.offsets]
+        assert translator.prepare(unseen).ids == []
+        [blank] = translator.translate([unseen])
+        assert (blank.best.text, blank.sentences, blank.notes) == ("", [], ())
+
+
+PARAGRAPH = " \u3000我爱机器学习。今天天气很好！\n\n  - Who are you? 123 再见。"
+
+
+def test_a_text_is_translated_sentence_by_sentence(translator: Translator) -> None:
+    search = Search(beam=3, n_best=2, alternatives=2, attention="full")
+    options = {"search": search, "limits": Limits(9)}
+    [whole] = translator.translate([PARAGRAPH], **options)
+    parts = [PARAGRAPH[each.start : each.end] for each in whole.sentences]
+    assert parts == ["我爱机器学习。", "今天天气很好！", "Who are you?", "123 再见。"]
+    alone = translator.translate(parts[:2] + parts[3:], **options, split=False)
+    done = [whole.sentences[0], whole.sentences[1], whole.sentences[3]]
+    for sentence, expected in zip(done, alone, strict=True):
+        assert [each.ids for each in sentence.hypotheses] == [each.ids for each in expected.hypotheses]
+        assert sentence.source.ids == expected.source.ids
+    # English in a text that goes into English
+    assert (whole.sentences[2].best.text, whole.sentences[2].source.ids) == ("Who are you?", [])
+    for rank in range(2):
+        first, second, third, fourth = (
+            each.hypotheses[:2][-1 if rank else 0].text for each in whole.sentences
+        )
+        text = whole.hypotheses[rank].text
+        assert text.split("\n\n  - ") in ([first + gap + second, third + more + fourth]
+                                          for gap in ("", " ") for more in ("", " "))  # fmt: skip
+
+
+def test_the_whole_of_several_sentences_is_theirs_one_after_another(translator: Translator) -> None:
+    search = Search(beam=2, n_best=2, alternatives=2, attention="full")
+    [found] = translator.translate([PARAGRAPH], search=search, limits=Limits(9))
+    source = found.source
+    assert len(source.ids) == len(source.pieces) == len(source.offsets)
+    assert source.text == PARAGRAPH and offsets_are_right(source.offsets, PARAGRAPH)
+    spelled = "".join(PARAGRAPH[start:end] for start, end in dict.fromkeys(source.offsets))
+    assert spelled.replace(" ", "") == "我爱机器学习。今天天气很好！123再见。"
+    for hypothesis in found.hypotheses:
+        n_target, n_source = len(hypothesis.ids), len(source.ids)
+        assert hypothesis.alignment is not None and hypothesis.cross_attention is not None
+        assert hypothesis.alignment.shape == (n_target, n_source)
+        assert hypothesis.cross_attention.shape[-2:] == (n_target, n_source)
+        assert torch.allclose(hypothesis.alignment.sum(dim=1), torch.ones(n_target), atol=1e-5)
+        row = column = 0
+        for sentence in found.sentences:
+            rows, columns = len(sentence.hypotheses[0].ids), len(sentence.source.ids)
+            if hypothesis is found.best and columns:
+                own = sentence.best.alignment
+                assert own is not None
+                assert torch.equal(hypothesis.alignment[row : row + rows, column : column + columns], own)
+            row, column = row + rows, column + columns
+    assert found.best.score == pytest.approx(sum(each.best.score for each in found.sentences))
+    assert found.best.ids == [id for each in found.sentences for id in each.best.ids]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_text_in_which_something_is_seen_never_gives_nothing(translator: Translator, beam: int) -> None:
+    texts = [
+        "hi",
+        "🙂",
+        "㈱",
+        "Ⅻ",
+        "...",
+        "3. ",
+        "-",
+        "$999",
+        "好",
+        "https://a.b/c?d=e",
+        "\x1b[",
+        "ﷺ",
+        "a\u0301",
+        "12:30",
+    ]
+    for found in translator.translate(texts, search=Search(beam=beam)):
+        assert found.best.text.strip(), found.source.text
+        assert found.best.ids or found.notes
+
+
+def test_what_has_no_words_or_is_in_the_wanted_language_is_left_as_it_is_with_a_note(
+    translator: Translator,
+) -> None:
+    for text, to in (
+        ("🙂", None), ("12:30", None), ("https://example.com/a?b=c", None), ("Who are you?", "en"), ("你是谁？", "zh")
+    ):  # fmt: skip
+        [found] = translator.translate([text], to=to)
+        assert (found.best.text, found.best.ids) == (text, [])
+        [note] = found.notes
+        assert "left as it is" in str(note) and note.said("zh") != str(note)
+        # which can be looked into all the same
+        assert translator.prepare(text, to=to).ids
+    assert translator.translate(["iPhone坏了"], to="zh")[0].best.ids
+
+
+def test_an_empty_hypothesis_comes_after_those_that_say_something(opened: Any) -> None:
+    loaded = opened("marian", max_len=96)
+    translator = Translator(loaded)
+    assert isinstance(loaded.model.head, Head)
+    with torch.no_grad():
+        loaded.model.head.unembed.bias[translator.end_ids[0]] = 50.0
+    for beam in (1, 2, 4):
+        [found] = translator.translate(["你是谁？"], search=Search(beam=beam, n_best=beam))
+        assert all(len(each.ids) == 2 for each in found.hypotheses)
+        blank = [is_blank(each.text) for each in found.hypotheses]
+        assert blank == sorted(blank) and not blank[0]
+
+
+def test_a_translation_that_was_cut_says_so(translator: Translator) -> None:
+    [found] = translator.translate(["今天天气很好，我们去公园散步吧。"], limits=Limits(2), search=Search())
+    assert found.best.finish == "length"
+    assert [str(note) for note in found.notes] == ["the translation was cut at the limit of 2 tokens"]
+    [several] = translator.translate(["我爱你。好的。"], limits=Limits(1), search=Search())
+    assert [str(note)[:11] for note in several.notes] == ["sentence 1:", "sentence 2:"]
+
+
+def test_a_model_that_says_how_sure_it_must_be_notes_what_it_is_unsure_of(opened: Any) -> None:
+    def notes(below: object) -> tuple[list[str], Translation]:
+        translator = Translator(opened("marian", max_len=96, generation={"unsure_below": below}))
+        [found] = translator.translate(["你是谁？"], search=Search(), limits=Limits(90))
+        return [str(note) for note in found.notes if "unsure" in str(note)], found
+
+    for below in (-1e9, None):
+        assert notes(below)[0] == []
+    found = notes(0)[1]
+    if found.best.finish == "stop":
+        assert notes(0)[0] == ["the model is unsure of this translation"]
+    with pytest.raises(CutawayError, match="unsure_below is 1, expected a log-probability, 0 or less"):
+        notes(1)
+
+
+def test_the_bundled_translator_says_what_it_is_unsure_of_and_never_gives_nothing() -> None:
+    translator = Translator(load(find("translate-zh-en")))
+    nonsense = "Quizzical vexed jumbucks flummox brazen wyverns athwart gelid fjords."
+    plain, unsure, several = translator.translate(["我爱你。", nonsense, f"I love you. {nonsense}"])
+    assert plain.notes == ()
+    assert [str(note) for note in unsure.notes] == ["the model is unsure of this translation"]
+    assert [str(note) for note in several.notes] == ["sentence 2: the model is unsure of this translation"]
+    greedy = translator.translate(["hi", "ok", "\u00a0车站在哪里？", "车站在哪里？"], search=Search())
+    assert all(found.best.text for found in greedy)
+    assert greedy[2].best.ids == greedy[3].best.ids
+
+
+def test_texts_that_are_too_long_can_be_heard_of_one_by_one(translator: Translator) -> None:
+    texts = ["你好。", "我" * 300, "好。" * 99, "好。" + "我" * 200]
+    heard: dict[int, TooLong] = {}
+    found = translator.translate(texts, search=Search(), limits=Limits(2), on_too_long=heard.__setitem__)
+    assert list(heard) == [1, 3]
+    assert "text 2 has" in str(heard[1]) and "sentence 2 of text 4 has" in str(heard[3])
+    assert [bool(each.best.text) for each in found] == [True, False, True, False]
+    assert len(found[2].sentences) == 99
+    with pytest.raises(TooLong, match="the line has"):
+        translator.translate(["我" * 300], names=["the line"])
+
+
+def test_a_character_of_more_pieces_than_there_is_room_for_is_cut(translator: Translator) -> None:
+    text = "e" + "\u0329" * 500
+    [found] = translator.translate([text], truncate=True, search=Search(), limits=Limits(2))
+    assert 94 <= len(found.source.ids) <= 96 and found.source.cut and found.best.ids
+
+
 # How other people's models are told a language: before the source, before source and target, or not at all.
 
 ROLES = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>", "bos": "<s>"}
@@ -269,21 +463,24 @@ def tokenizer_with(*controls: str, template: str | None = None) -> Tokenizer:
     )
 
 
-def open_with(opened: Any, tokenizer: Tokenizer, generation: dict[str, object] | None = None) -> Loaded:
+def open_with(
+    opened: Any, tokenizer: Tokenizer, generation: Mapping[str, object] | None = None, **changes: object
+) -> Loaded:
     loaded = opened("marian")
-    model = tiny_model("marian", tokenizer.vocab_size, eos_id=tokenizer.role("eos"), pad_id=0)
+    ids: dict[str, object] = {"eos_id": tokenizer.role("eos"), "pad_id": 0}
+    model = tiny_model("marian", tokenizer.vocab_size, **{**ids, **changes})
     return replace(loaded, model=model, config=model.config, tokenizer=tokenizer, generation=generation or {})
 
 
 def test_opus_mt_wants_the_target_language_before_the_source(opened: Any) -> None:
     tokenizer = tokenizer_with(">>cmn_Hans<<", ">>cmn_Hant<<")
     translator = Translator(open_with(opened, tokenizer))
-    assert translator.languages == ["zh"]
+    assert translator.languages == ["zh", "cmn_Hant"]
     source = translator.prepare("Who are you?")
     assert source.to == "zh"
     assert source.pieces[0] == ">>cmn_Hans<<"
     assert source.pieces[-1] == "</s>"
-    with pytest.raises(CutawayError, match="does not translate into 'en', only into zh"):
+    with pytest.raises(CutawayError, match="to is 'en', expected one of zh, cmn_Hant"):
         translator.prepare("你是谁？", to="en")
     # Only our own models were trained on simplified characters alone.
     assert translator.prepare("你是誰？", to="zh").text == "你是誰？"

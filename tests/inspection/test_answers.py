@@ -14,9 +14,10 @@ import pytest
 import torch
 from tests import command
 
-from cutaway import CutawayError, Tokenizer
+from cutaway import CutawayError, Tokenizer, load
 from cutaway.inspection.answers import Session, plain
 from cutaway.inspection.question import Suggesting, find_question, names
+from cutaway.inspection.runs import run
 from cutaway.page.blocks import Code
 from cutaway.words import say
 
@@ -126,6 +127,21 @@ def test_an_overview_says_what_to_ask_next_and_it_can_be_asked(
             if words[2] in names():
                 found = cutaway(*words[1:])
                 assert (found.code, found.err) == (0, ""), words
+
+
+def test_a_text_of_several_sentences_is_looked_into_in_one_piece_and_that_is_said(
+    cutaway: command.Run, translator: Path, poet: Path
+) -> None:
+    text = "好久不见。今天天气很好。"
+    for question in ("overview", "align"):
+        asked = (question, text, "-m", translator, "--json")
+        several, one = cutaway("inspect", *asked), cutaway("inspect", question, text[:5], *asked[2:])
+        assert several.err.startswith("note: the text is looked into in one piece") and one.err == ""
+        assert len(json.loads(several.out)["notes"]) == 1
+    assert cutaway("inspect", text, "-m", poet).err == ""
+    assert run(load(translator), text).source == run(load(translator), f"\u3000{text} ").source
+    # what a translator would leave as it is can be looked into
+    assert run(load(translator), "123").outcome.ids
 
 
 def test_options_of_the_run_stay_in_what_is_asked_next(translator: Path) -> None:

@@ -83,7 +83,7 @@ def test_where_a_file_cannot_be_it_is_told(tmp_path: Path) -> None:
         ("x.SVG", (".html", ".htm"), r"ends in '\.SVG'"),
         ("x", ENDINGS, "ends in nothing, expected"),
         ("x.npy", ENDINGS, r"ends in '\.npy' \(did you mean '\.npz'\?\)"),
-        ("no/x.npz", ENDINGS, "there is no folder .*no$"),
+        ("no/x.npz", ENDINGS, "there is no folder .*no; make it first$"),
     ):
         with pytest.raises(CutawayError, match=message):
             check_ending("save", tmp_path / name, endings)

@@ -122,7 +122,7 @@ def _explain(case: Case) -> None:
         met.add(at.name)
     assert {"ids", "pooled", f"{case.side}.normed", f"{case.side}.layers.0.self_attn.v"} <= met
     refuses(lambda: inspection.explain(case.run, "head.logits", (0, 0, 0)), "this run has no value")
-    assert "loaded.model.hidden(**inputs)" in state.as_python() and "hidden" not in whole.as_python()
+    assert "loaded.model.hidden(ids=ids)" in state.as_python() and "hidden" not in whole.as_python()
 
 
 # Attention.

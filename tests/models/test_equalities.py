@@ -278,6 +278,10 @@ def test_presets_are_the_papers_sizes() -> None:
         ({"position_offset": -5}, "position_offset is -5, expected 0 to"),
         ({"n_segments": -1}, "n_segments is -1, expected 0 to"),
         ({"norm_eps": -1.0}, r"norm_eps is -1\.0, expected a number above 0"),
+        (
+            {"rope_base": 1.0, "rope_scaling": {"kind": "yarn", "factor": 2.0, "original_max_len": 8}},
+            "rope_base is 1, expected another number",
+        ),
         ({"rope_base": 0.0}, r"rope_base is 0\.0, expected a number above 0"),
         ({"relative_buckets": 1}, "relative_buckets is 1, expected 4 to"),
         (

@@ -89,7 +89,8 @@ PC1 across, PC2 up
 Weights, not purpose.
 
 tiny · 2026-11-30
-好久不见 a<b>&"c" → Long time no see"""
+好久不见 a<b>&"c" → Long time no see
+cutaway inspect align"""
 
 CHINESE_NARROW = """\
 它看向哪里
@@ -145,7 +146,8 @@ Long [− time] [+ no] [see → sea]
 这是权重，不是目的。
 
 tiny · 2026-11-30
-好久不见 a<b>&"c" → Long time no see"""
+好久不见 a<b>&"c" → Long time no see
+cutaway inspect align"""
 
 
 def test_a_page_stands_in_a_terminal_as_it_was_laid_out() -> None:
@@ -228,10 +230,10 @@ def test_pages_follow_one_another() -> None:
     assert Terminal().text(both_pages).startswith("one\na\n\ntwo\nb\n\nthree\nc\n\ntiny · ")
 
 
-def test_a_caption_takes_two_lines_at_most() -> None:
+def test_a_caption_takes_three_lines_at_most() -> None:
     long = Caption("m", "文字" * 60 + "\nmore", "out", "command", "python", "2026-11-30")
     lines = Terminal(40).text(Page("t", ()).captioned(long)).splitlines()
-    assert lines[:3] == ["t", "", "m · 2026-11-30"] and len(lines) == 4
+    assert lines[:3] == ["t", "", "m · 2026-11-30"] and lines[4:] == ["command"]
     assert width(lines[3]) <= 40 and lines[3].endswith("…")
     assert Terminal().text(Page("t", ()).captioned(Caption(output="b"))) == "t\n\nb"
 

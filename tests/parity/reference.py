@@ -26,6 +26,7 @@ class Case:
     model: type[transformers.PreTrainedModel]
     config: transformers.PretrainedConfig
     older: Mapping[str, object] = field(default_factory=dict)
+    told: Mapping[str, object] = field(default_factory=dict)  # what the config was made of
 
     @property
     def model_type(self) -> str:
@@ -87,6 +88,20 @@ CASES = [
         transformers.T5ForConditionalGeneration,
         transformers.T5Config(**{**T5, "tie_word_embeddings": False}, feed_forward_proj="gated-gelu"),
     ),
+    Case("mt5", transformers.MT5ForConditionalGeneration, transformers.MT5Config(**T5)),
+    Case(
+        "marian, two vocabularies",
+        transformers.MarianMTModel,
+        transformers.MarianConfig(
+            **{**SEQ2SEQ, "encoder_attention_heads": 2, "encoder_ffn_dim": 40}, decoder_start_token_id=0,
+            share_encoder_decoder_embeddings=False, decoder_vocab_size=V + 20,
+        ),
+    ),
+    Case(
+        "bart, nothing tied",
+        transformers.BartForConditionalGeneration,
+        transformers.BartConfig(**SEQ2SEQ, decoder_start_token_id=2, tie_word_embeddings=False),
+    ),
     Case(
         "llama",
         transformers.LlamaForCausalLM,
@@ -133,6 +148,19 @@ CASES = [
         ),
     ),
     Case(
+        "gpt2, not tied",
+        transformers.GPT2LMHeadModel,
+        transformers.GPT2Config(
+            vocab_size=V, n_embd=32, n_layer=3, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2,
+            tie_word_embeddings=False, scale_attn_weights=False,
+        ),
+    ),
+    Case(
+        "phi3",
+        transformers.Phi3ForCausalLM,
+        transformers.Phi3Config(**CAUSAL, pad_token_id=0, sliding_window=5, tie_word_embeddings=False),
+    ),
+    Case(
         "mistral",
         transformers.MistralForCausalLM,
         transformers.MistralConfig(**CAUSAL, sliding_window=5, head_dim=12),
@@ -152,6 +180,9 @@ CASES = [
         for first in (0, 2, 4)
     ),
     Case("qwen3", transformers.Qwen3ForCausalLM, transformers.Qwen3Config(**CAUSAL, head_dim=16)),
+    Case(
+        "gemma", transformers.GemmaForCausalLM, transformers.GemmaConfig(**CAUSAL, head_dim=12, pad_token_id=0)
+    ),
     Case(
         "gemma2",
         transformers.Gemma2ForCausalLM,
@@ -191,6 +222,9 @@ CASES = [
     Case("bert", transformers.BertForMaskedLM, transformers.BertConfig(**MASKED)),
     Case("bert, no head", transformers.BertModel, transformers.BertConfig(**MASKED, hidden_act="relu")),
     Case("roberta", transformers.RobertaForMaskedLM, transformers.RobertaConfig(**MASKED)),
+    Case("bert, not tied", transformers.BertForMaskedLM, transformers.BertConfig(**MASKED, tie_word_embeddings=False)),
+    Case("xlm-roberta", transformers.XLMRobertaForMaskedLM, transformers.XLMRobertaConfig(**MASKED)),
+    Case("mpnet", transformers.MPNetForMaskedLM, transformers.MPNetConfig(**MASKED)),
     Case("roberta, no head", transformers.RobertaModel, transformers.RobertaConfig(**MASKED)),
     Case(
         "distilbert",

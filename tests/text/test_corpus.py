@@ -178,7 +178,7 @@ def test_unequal_files_state_both_counts(write, longer: str):
 def test_jsonl_gives_its_fields(write):
     path = write('{"text": "你好\\n", "n": 1}\n\n{"n": NULL}\n'.replace("NULL", "2") + '{"text": "b"}')
     report = Report()
-    assert list(read_jsonl(path, ["text"], "skip", report)) == [("你好\n",), ("b",)]
+    assert list(read_jsonl(path, ["text"], "skip", report)) == [(1, ("你好\n",)), (4, ("b",))]
     assert (report.empty, report.skipped) == (1, 1)
 
 
@@ -203,7 +203,7 @@ def test_bad_json_lines_are_named(write, line: str, reason: str):
     assert message.startswith(f"{path}:2: ")
     assert reason in message
     report = Report()
-    assert list(read_jsonl(path, ["text"], "skip", report)) == [("fine",)]
+    assert list(read_jsonl(path, ["text"], "skip", report)) == [(1, ("fine",))]
     assert report.skipped == 1
 
 

@@ -93,9 +93,11 @@ def test_a_damaged_checkpoint_and_a_mistake_in_a_recipe(tmp_path: Path) -> None:
     told: list[Text] = []
     folder = RunFolder(tmp_path)
     folder.at(3).mkdir()
-    (folder.at(3) / "manifest.json").write_text('{"files": {"config.json": {}}}', encoding="utf-8")
+    files = {name: {} for name in ("config.json", "training.safetensors", "training.json")}
+    (folder.at(3) / "manifest.json").write_text(json.dumps({"files": files}), encoding="utf-8")
     assert folder.newest(told.append) is None
-    assert said(told[0]) == f"{folder.at(3) / 'config.json'}：缺失；跳过这个检查点"
+    aside = f"这个检查点已移到 {folder.at(3)}.damaged，不再使用"
+    assert said(told[0]) == f"{folder.at(3) / 'config.json'}：缺失；{aside}"
     recipe = write_recipe(tmp_path)
     for override, words in (
         ("model.n_heads=3", f"{recipe}：model：d_model（16）须是 n_heads（3）的倍数"),

@@ -10,13 +10,14 @@ from tests.nearness import tolerance
 from tests.train.conftest import FAMILIES, examples, never, trainer
 from torch import Tensor, nn
 
+from cutaway.checkpoint import folder as checkpoint
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.text.batches.batch import IGNORED, Batch
 from cutaway.train.loop import Trainer, TrainingStopped
 from cutaway.train.objective import Objective, next_token
 from cutaway.train.recipe import OptimizerName
-from cutaway.train.state import RunFolder
+from cutaway.train.state import RunFolder, read_state
 from cutaway.train.validation import Scores
 
 
@@ -234,6 +235,39 @@ def test_stops_after_too_many_in_a_row_with_a_good_checkpoint(folder: RunFolder)
     again = trainer(folder)
     again.resume(folder.at(5))
     assert same(made, again)
+
+
+@pytest.mark.parametrize("every", [1, 100])
+def test_weights_that_are_not_finite_are_never_saved(folder: RunFolder, every: int) -> None:
+    """R08: neither at the next save nor when the losses, which then are not finite either, end the run."""
+    made = trainer(folder, steps=60, average="none", save_every=every)
+
+    def spoil() -> bool:
+        if made.position.step == 3:
+            next(made.model.parameters()).data[0, 0] = math.inf
+        return False
+
+    made.interrupted = spoil
+    with pytest.raises(TrainingStopped, match=r"at step \d+: model/\S+ holds numbers that are not finite"):
+        made.run()
+    assert folder.steps() == ([2, 3] if every == 1 else [])
+    for step in folder.steps():
+        tensors, _ = read_state(folder.at(step))
+        assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
+
+
+def test_a_checkpoint_with_numbers_that_are_not_finite_is_not_gone_on_from(folder: RunFolder) -> None:
+    """As an older version may have left it: its manifest is right."""
+    made = trainer(folder, steps=1)
+    made.run()
+    tensors, values = read_state(folder.at(1))
+    name = next(name for name in tensors if name.startswith("model/"))
+    tensors[name].view(-1)[0] = math.inf
+    folder.save(1, lambda path: checkpoint.save(path, made.model), tensors, values)
+    with pytest.raises(
+        CutawayError, match=rf"{name} holds numbers that are not finite; delete this checkpoint"
+    ):
+        trainer(folder).resume(folder.at(1))
 
 
 def scored(losses: list[float]) -> Callable[[Model, Callable[[], bool]], Scores]:

@@ -7,11 +7,13 @@ from tests.nearness import assert_near, tolerance
 from tests.train.conftest import FAMILIES, MASK, VOCABULARY, examples, tiny
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 from cutaway.config import ModelConfig
 from cutaway.models.build import build
+from cutaway.tap import Trace
 from cutaway.text.batches.batch import IGNORED, Batch
-from cutaway.train.objective import cross_entropy, mask_tokens, next_token
+from cutaway.train.objective import balanced, balancing_loss, cross_entropy, mask_tokens, next_token
 
 
 def many(rows: int = 400) -> Batch:
@@ -200,3 +202,48 @@ def test_autocast_products_are_bf16_and_the_softmax_is_not() -> None:
     )
     assert float(rough) != float(exact)
     assert float(rough) / count == pytest.approx(float(rounded), rel=1e-3)
+
+
+@pytest.mark.parametrize("n_per_token", [1, 2, 3])
+def test_the_balancing_loss_is_that_of_transformers(n_per_token: int) -> None:
+    draws = torch.Generator().manual_seed(1)
+    layers = [torch.randn(2, 7, 5, generator=draws, requires_grad=True) for _ in range(3)]
+    mask = torch.ones(2, 7, dtype=torch.bool)
+    mask[1, 4:] = False
+    ours = balancing_loss([logits[mask] for logits in layers], n_per_token)
+    flat = tuple(logits.flatten(0, 1) for logits in layers)
+    theirs = load_balancing_loss_func(flat, 5, n_per_token, mask.long())
+    assert isinstance(theirs, Tensor)
+    assert_near(ours, theirs, terms=42)
+    for one, other in zip(
+        torch.autograd.grad(ours, layers), torch.autograd.grad(theirs, layers), strict=True
+    ):
+        assert_near(one, other, terms=42)
+    even = torch.eye(5).repeat(2, 1) * 1e-3
+    assert balancing_loss([even], 1) == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_experts_are_kept_equally_busy(family: str) -> None:
+    """The loss of a batch has the balancing loss of its real tokens, however much padding there is."""
+    torch.manual_seed(0)
+    config = tiny(family, n_layers=2, n_experts=4, n_experts_per_token=2, router_aux_coef=0.5)
+    model = build(config).eval()
+    plain = next_token()
+    assert balanced(plain, build(tiny(family))) is plain
+    assert balanced(plain, build(tiny(family, n_experts=4, router_aux_coef=0.0))) is plain
+    (batch, *_) = examples(family, count=9, rows=9).once()
+    loss, count = plain(model, batch, 0)
+    with Trace(model, watch=["*.router"]) as trace:
+        model.hidden(**batch.inputs)
+    real = {"encoder": batch.inputs.get("source_mask"), "decoder": batch.labels != IGNORED}
+    if family == "encoder-only":
+        real["encoder"] = batch.inputs.get("mask")
+    scores = [
+        logits if real[name.partition(".")[0]] is None else logits[real[name.partition(".")[0]]]
+        for name, (logits,) in trace.calls.items()
+    ]
+    assert len(scores) == (4 if family == "encoder-decoder" else 2)
+    both, again = balanced(plain, model)(model, batch, 0)
+    assert again == count
+    assert_near((both - loss).float(), 0.5 * count * balancing_loss(scores, 2), terms=count)

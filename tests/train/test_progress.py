@@ -56,6 +56,33 @@ def test_going_back_forgets_later_steps_and_a_line_cut_short(tmp_path: Path) -> 
     assert [json.loads(line)["step"] for line in log.read_text(encoding="utf-8").splitlines()] == [1, 2]
 
 
+def test_a_bad_line_costs_only_itself(tmp_path: Path) -> None:
+    """R04: bytes, brackets without end, numbers of thousands of digits, other types; and what a sentence may have."""
+    log = tmp_path / "log.jsonl"
+    good = [
+        json.dumps({"step": 1, "samples": [["a\u2028b\u0085c\x0bd", "", ""]]}, ensure_ascii=False).encode(),
+        json.dumps(entry(1)).encode(),
+        json.dumps(entry(2)).encode(),
+    ]
+    bad = [
+        b"\xff\xfe", b"[" * 100_000, b'{"step": ' + b"9" * 5000 + b"}", b"[1]", b'"step"', b"", b"\0",
+        b'{"step": "1"}', b'{"step": 1.0}', b'{"step": true}', b'{"step": null}', b"{}", b'{"step": -1}',
+    ]  # fmt: skip
+    log.write_bytes(b"\n".join([bad[0], good[0], *bad[1:7], good[1], *bad[7:], good[2]]))
+    progress = Progress(log, stream=io.StringIO())
+    assert progress.rewind(2)
+    assert log.read_bytes() == b"".join(line + b"\n" for line in good)
+    assert not progress.rewind(2)
+    assert progress.rewind(0) and log.read_bytes() == b"" and not progress.rewind(0)
+
+
+def test_nothing_is_left_when_the_time_is_over(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with Progress(tmp_path / "log.jsonl", stream=stream, every=0.0) as progress:
+        progress.step(entry(7), seconds=0.5, done=1.25, elapsed=100.0)
+    assert stream.getvalue().endswith("0:00 left\n")
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3725, "1:02:05")])
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text

@@ -82,7 +82,7 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
     found = {"vocab_size": 300, "pad_id": 0, "eos_id": 2}
     config = read_recipe(toy, ["model.eos_id=7"]).model.filled(found)
     assert (config.vocab_size, config.pad_id, config.eos_id, config.bos_id) == (300, 0, 7, None)
-    assert read_recipe(toy, ["model.vocab_size=512"]).model.filled(found).vocab_size == 512
+    assert read_recipe(toy, ["model.vocab_size=8192"]).model.filled(found).vocab_size == 8192
     with pytest.raises(CutawayError, match=r"eos_id is 300, expected an id below vocab_size \(300\)"):
         read_recipe(toy, ["model.eos_id=300"]).model.filled(found)
 
@@ -99,7 +99,7 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
         ("steps=" + "9" * 5000, r"is not valid: .*4300 digits"),
         ("minutes=3", r"exactly one of steps, tokens and minutes .* given: steps, minutes"),
         ("lr=-1.0", r"train\.lr is -1\.0, expected a number above 0"),
-        ("lr=1e39", r"train\.lr is 1e\+39, expected a number above 0, at most"),
+        ("lr=1e39", r"train\.lr is 1e\+39, expected a number above 0, at most 1,000"),
         ("lr", r"'train\.lr' is not of the form key=value"),
         ("weight_decay=nan", r"train\.weight_decay is nan, expected"),
         ("momentum=inf", r"train\.momentum is inf, expected"),
@@ -107,11 +107,18 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
         ("betas=[0.9]", r"train: betas is \[0\.9\], expected two numbers"),
         ("betas=[0.9, 1.0]", r"train\.betas\[1\] is 1\.0, expected at least 0, below 1"),
         ("patience=3", r"patience needs validate_every"),
-        ("validate_every=5", r"train\.validate_every is set, but \[data\.validation\] names no examples"),
+        (
+            "validate_every=5\ndata.validation.hold_out=0",
+            r"train\.validate_every is set, but data\.validation\.hold_out is 0 and there are no sources",
+        ),
         ("schedule=cosinus", r"expected one of .*did you mean 'cosine'"),
         ("warmup=-1", r"train\.warmup is -1"),
         ("decay=0.0", r"train\.decay is 0\.0"),
         ("end=2", r"train\.end is 2\.0, expected 0 to 1"),
+        (
+            "model.vocab_size=7999",
+            r"tokenizer\.vocab_size is 8,000, expected at most model\.vocab_size \(7,999\)",
+        ),
         ("average_decay=1.0", r"train\.average_decay is 1\.0"),
         ("clip=0.0", r"train\.clip is 0\.0, expected a number above 0"),
         ("seed=-1", r"run\.seed is -1, expected at least 0"),
@@ -124,6 +131,12 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
         ('data.directions=["zh-en"]', r"data\.directions is \['zh-en'\], expected one direction or both"),
         ('data.directions=["zh>en", "zh>en"]', r"expected one direction or both of one pair"),
         ('data.directions=["zh>en", "en>zh"]', r"data\.languages must name a language for each"),
+        ('data.languages={zh = "z h"}', r"data\.languages\.zh is 'z h', expected letters, digits"),
+        ('data.languages={zh = ""}', r"data\.languages\.zh is '', expected letters, digits"),
+        ('data.languages={zh = "eng", en = "eng"}', r"has eng, eng, expected another language for each"),
+        ('data.languages={zx = "zho"}', r"data\.languages\.zx: .* no column 'zx' \(did you mean 'zh'"),
+        ("batch_tokens=1000000000", r"batch_tokens is 1000000000, expected 1 to 100,000,000"),
+        ("accumulate=100000", r"accumulate is 100000, expected 1 to 10,000"),
         ('data.sources=[{path = "a", columns = ["zh", "de"]}]', r"a: no column 'en'.*columns: zh, de"),
         ('data.sources=[{path = "a", format = "text"}]', r"a: format text has no pairs"),
         ('data.sources=[{path = "a", format = "parallel"}]', r"a parallel source needs `other`"),
@@ -154,7 +167,7 @@ def test_the_vocabulary_is_filled_in_where_the_recipe_leaves_it_open(toy: Path) 
 )
 def test_mistakes_are_named(toy: Path, assignment: str, message: str) -> None:
     with pytest.raises(CutawayError, match=message) as error:
-        read_recipe(toy, [assignment])
+        read_recipe(toy, assignment.split("\n"))
     assert str(toy) in str(error.value)
 
 
@@ -183,6 +196,24 @@ def test_lengths_that_a_batch_rounds_up_fit_the_model(toy: Path) -> None:
     assert read_recipe(toy, [*few, "data.max_source=30"]).model.max_len == 31
     with pytest.raises(CutawayError, match=r"is 31, in a batch 32 columns, beyond model\.max_len \(31"):
         read_recipe(toy, [*few, "data.max_source=31"])
+
+
+def test_what_is_held_out_follows_the_data(toy: Path) -> None:
+    validated = read_recipe(toy, ["validate_every=5"])
+    assert [validated.held_out(count) for count in (1, 2, 20, 21, 210, 10_000, 10**6)] == [
+        0,
+        1,
+        1,
+        2,
+        11,
+        500,
+        500,
+    ]
+    assert read_recipe(toy).held_out(1000) == 0
+    assert read_recipe(toy, ["data.validation.hold_out=7"]).held_out(1000) == 7
+    assert read_recipe(toy, ["data.validation.hold_out=0"]).held_out(1000) == 0
+    sources = 'data.validation.sources=[{path = "held.tsv"}]'
+    assert read_recipe(toy, ["validate_every=5", sources]).held_out(1000) == 0
 
 
 def test_what_may_change_between_runs_and_what_may_not(toy: Path) -> None:
@@ -227,9 +258,14 @@ def test_every_key_says_what_it_is_for() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize("warmup", [0, 1, 10])
-def test_starts_above_zero_and_peaks_at_the_end_of_warmup(name: ScheduleName, warmup: int) -> None:
-    rates = [Schedule(schedule=name, warmup=warmup).rate(n, 100) for n in range(1, 101)]
+@pytest.mark.parametrize("warmup", [0, 1, 10, 81, 90, 99, 100])
+@pytest.mark.parametrize("decay", [0.01, 0.2, 1.0])
+def test_starts_above_zero_and_peaks_at_the_end_of_warmup(
+    name: ScheduleName, warmup: int, decay: float
+) -> None:
+    schedule = Schedule(schedule=name, warmup=warmup, decay=decay)
+    rates = [schedule.rate(n, 100) for n in range(1, 101)]
+    assert schedule.rate(101, 100) == pytest.approx(0.0, abs=1e-12) or name in ("constant", "inverse_sqrt")
     assert rates[0] > 0 and min(rates) > 0
     top = max(warmup, 1) - 1
     assert rates[top] == max(rates) == 1.0

@@ -110,7 +110,7 @@ for kill in range(200):
                 step += 1
                 tensors = {"w": torch.full((20_000,), float(step))}
                 folder.save(step, lambda at: (at / "config.json").write_text(str(step)), tensors, {"step": step})
-                folder.retain(2, None)
+                folder.retain(2, {})
     time.sleep(draws.random() * 0.2)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -134,6 +134,25 @@ def test_two_hundred_kills_during_saves(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 20
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_with_damage_in_between(tmp_path: Path) -> None:
+    """R01, R04, R18: see kill_rounds for what is looked at each time. A run goes on, or over, from what is whole, so in
+    the end it is the run that was never disturbed, bit for bit."""
+    write_data(tmp_path)
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.train.kill_rounds", str(recipe), str(run), "200", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    last = int(done.stdout.split()[0])
+    assert last > 20
+    for name in ("model.safetensors", "training.safetensors"):
+        one, other = (sha256(tmp_path / folder / f"step-{last:08d}" / name) for folder in ("run", "straight"))
+        assert one == other
+    assert damage(run / "model") is None and damage(tmp_path / "straight" / "model") is None
+    assert not list(run.glob("*.tmp*"))
 
 
 @pytest.mark.slow

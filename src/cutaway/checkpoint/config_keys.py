@@ -15,24 +15,34 @@ def unsupported(value: Value, known: Iterable[str]) -> CutawayError:
 # Control tokens.
 
 
-def token_id(value: Value, _: Config) -> Value:
-    """One id: the first where a file lists several ends (all of them stand in generation_config.json), None for a
-    negative one, by which old files say that there is none."""
-    first = value[0] if isinstance(value, list) and value else value
-    return None if isinstance(first, int) and first < 0 else first
+def control_ids(pad: Value = None, bos: Value = None, eos: Value = None, **more: Value) -> tuple[Key, ...]:
+    """The keys of control tokens, with the defaults that an architecture's own configuration has; `more` are other
+    roles."""
+    roles = {"pad": pad, "bos": bos, "eos": eos, **more}
+    return tuple(control_id(role, id) for role, id in roles.items())
 
 
-def control_ids(pad: Value = None, bos: Value = None, eos: Value = None) -> tuple[Key, ...]:
-    """The keys of control tokens, with the defaults that an architecture's own configuration has."""
-    roles = {"pad": pad, "bos": bos, "eos": eos}
-    return tuple(Key(f"{role}_token_id", f"{role}_id", id, read=token_id) for role, id in roles.items())
+def control_id(role: str, default: Value) -> Key:
+    """The key of one control token: one id, the first where a file lists several ends (all of them stand in
+    generation_config.json), None for a negative one, by which old files say that there is none, and for a default
+    that lies outside the vocabulary: it is another's."""
+
+    def read(value: Value, theirs: Config) -> Value:
+        first = value[0] if isinstance(value, list) and value else value
+        size = theirs.get("vocab_size")
+        if not isinstance(first, int) or not isinstance(size, int):
+            return first
+        return None if first < 0 or (first == default and first >= size) else first
+
+    return Key(f"{role}_token_id", f"{role}_id", default, read=read)
 
 
 # Activations: theirs, ours.
 
 ACTIVATIONS = {
     "relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "silu": "silu",
-    "swish": "silu",
+    "swish": "silu", "gelu_python": "gelu", "gelu_python_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
 }  # fmt: skip
 
 
@@ -60,11 +70,21 @@ _READ = {
 _UNUSED = ("rope_type", "type", "rope_theta", _LENGTH, "partial_rotary_factor")
 
 
-def rope_keys(base: float = 10_000.0) -> tuple[Key, ...]:
-    """The keys of an architecture whose layers all rotate alike; `base` is its own default."""
+def rope_keys(base: float = 10_000.0, scaled: bool = True) -> tuple[Key, ...]:
+    """The keys of an architecture whose layers all rotate alike; `base` is its own default. Not `scaled`: it reads
+    names of scalings in another sense, and none of them is read here."""
+
+    def scaling(value: Value, theirs: Config) -> Value:
+        found = _scaling(_of(value, theirs), theirs)
+        if found is not None and not scaled:
+            raise unsupported(
+                _of(value, theirs).get("rope_type", _of(value, theirs).get("type")), ("default",)
+            )
+        return found
+
     return (
         Key("rope_parameters", "rope_base", None, read=lambda value, theirs: _base(_of(value, theirs), theirs, base)),
-        Key("rope_parameters", "rope_scaling", None, read=lambda value, theirs: _scaling(_of(value, theirs), theirs),
+        Key("rope_parameters", "rope_scaling", None, read=scaling,
             write=lambda _, config: _written(config.rope_base, config.rope_scaling)),
         *_OLDER_KEYS,
     )  # fmt: skip
@@ -104,7 +124,7 @@ def local_rope_keys(base: float, local_base: float) -> tuple[Key, ...]:
 
 
 def _of(value: Value, theirs: Config) -> Config:
-    rope = value or theirs.get("rope_scaling") or {}
+    rope = theirs.get("rope_scaling") or value or {}
     if not isinstance(rope, Mapping):
         raise TypeError(rope)
     return rope
@@ -152,13 +172,23 @@ _OLDER_KEYS = (
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 
-def window_keys(default: Value) -> tuple[Key, ...]:
-    """All layers see the window, where there is one (Mistral)."""
-    return (
+def window_keys(default: Value, switch: str | None = None) -> tuple[Key, ...]:
+    """All layers see the window, where there is one (Mistral). `switch` is a key that must be true for there to be
+    one."""
+
+    def window(value: Value, theirs: Config) -> Value:
+        return None if switch and not theirs.get(switch) else value
+
+    keys = (
         Key("sliding_window", "window_layers", default,
-            read=lambda value, theirs: list(_all(theirs)) if value else []),
-        Key("sliding_window", "window", default),
+            read=lambda value, theirs: [] if window(value, theirs) is None else list(_all(theirs))),
+        Key("sliding_window", "window", default, read=window),
     )  # fmt: skip
+    return (*keys, _switch(switch)) if switch else keys
+
+
+def _switch(switch: str) -> Key:
+    return Key(switch, "window", write_only=True, write=lambda window, _: window is not None)
 
 
 def window_keys_by_layer(
@@ -186,9 +216,7 @@ def window_keys_by_layer(
         Key("sliding_window", "window", default,
             read=lambda value, theirs: value if layers(theirs.get("layer_types"), theirs) else None),
     ]  # fmt: skip
-    if switch:
-        keys.append(Key(switch, "window", write_only=True, write=lambda window, _: window is not None))
-    return tuple(keys)
+    return (*keys, _switch(switch)) if switch else tuple(keys)
 
 
 def _all(theirs: Config) -> range:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from cutaway.checkpoint.gguf_model import read_gguf
-from cutaway.checkpoint.parameters import fill, spread
+from cutaway.checkpoint.parameters import as_stored, fill, spread
 from cutaway.checkpoint.published import OWN_TYPE, architecture_for, architecture_of
 from cutaway.checkpoint.stored import Contents
 from cutaway.checkpoint.table import Architecture
@@ -61,7 +61,9 @@ class Loaded:
     def require_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
             raise CutawayError(
-                "{path}: no tokenizer there, so text cannot be read or written", path=self.path
+                "{path}: no tokenizer there, so text cannot be read or written; "
+                "lay the model's tokenizer.json or vocabulary files beside it",
+                path=self.path,
             )
         return self.tokenizer
 
@@ -114,8 +116,9 @@ def save(
     if architecture is not None:
         values = architecture.write_config(config)
     values["dtype"] = DTYPES[kept]
-    write_json(folder / "config.json", values)
+    # first, so that a folder whose weights were refused is none that opens
     write_weights(folder, spread(model, architecture), kept, shard_size)
+    write_json(folder / "config.json", values)
     ids = {role: getattr(config, f"{role}_id") for role in ("pad", "bos", "eos", "decoder_start")}
     defaults = {f"{role}_token_id": id for role, id in ids.items() if id is not None}
     write_json(folder / "generation_config.json", {**defaults, **(generation or {})})
@@ -144,7 +147,11 @@ def open_contents(path: Path | str) -> Contents:
             )
         path = inside(path, found[0])
     if not path.is_file():
-        raise CutawayError("{path}: no such model folder", path=path)
+        raise CutawayError(
+            "{path}: no such model folder; "
+            "give a folder with config.json, a GGUF file or a bundled model (cutaway models lists them)",
+            path=path,
+        )
     if path.suffix.lower() != ".gguf":
         advice = _is_pickle(path.name) or say("give the folder that it lies in: {folder}", folder=path.parent)
         raise CutawayError(
@@ -217,6 +224,7 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
             config = parse(ModelConfig, own, contents.config_file)
         else:
             config = architecture.read_config(contents.config, contents.config_file)
+            config = as_stored(config, architecture, contents.tensors, contents.weights_file)
         _check_sizes(config, contents)
     return config, architecture
 
@@ -227,7 +235,8 @@ def _check_sizes(config: ModelConfig, contents: Contents) -> None:
     n_parts = config.n_layers + encoder_layers + experts
     if n_parts > len(contents.tensors):
         raise CutawayError(
-            "asks for {parts:,} layers and experts, but {file} has only {tensors:,} tensors",
+            "asks for {parts:,} layers and experts, but {file} has only {tensors:,} tensors; "
+            "one of the two files belongs to another model",
             parts=n_parts,
             file=contents.weights_file,
             tensors=len(contents.tensors),
@@ -243,9 +252,10 @@ def _check_sizes(config: ModelConfig, contents: Contents) -> None:
             held=held,
         )
     pieces = contents.tokenizer.vocab_size if contents.tokenizer is not None else 0
-    if pieces > config.vocab_size:
+    rows = min(config.vocab_size, config.encoder_side.vocab_size)
+    if pieces > rows:
         raise CutawayError(
             "vocab_size is {size}, but the tokenizer has {pieces} pieces",
-            size=config.vocab_size,
+            size=rows,
             pieces=pieces,
         )

@@ -148,7 +148,10 @@ def read_header(path: Path) -> Header:
                 return reader.header()
             except CutawayError as error:
                 raise CutawayError(
-                    "{path}: {spot} {problem}", path=path, spot=reader.spot, problem=error
+                    "{path}: {spot} {problem}; the file is damaged: fetch or convert it again",
+                    path=path,
+                    spot=reader.spot,
+                    problem=error,
                 ) from error
     except OSError as error:
         raise unreadable(path, error) from error

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from cutaway.checkpoint.stored import Stored, check_range
-from cutaway.checkpoint.table import SAME, Architecture, Op
+from cutaway.checkpoint.table import SAME, Architecture, Op, Source
+from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, about
 from cutaway.words import listed, say
 
@@ -71,6 +72,27 @@ def fill(
             _assign(model, names, torch.zeros(model.get_parameter(names[0]).shape, dtype=dtype))
 
 
+def as_stored(
+    config: ModelConfig, architecture: Architecture, tensors: Mapping[str, Stored], where: str
+) -> ModelConfig:
+    """The config with two matrices where it says one and the file has two that differ, as transformers opens it."""
+    embed = "target_embed" if config.family == "encoder-decoder" else "embed"
+    pairs = {"tied": ("head.unembed.weight", f"{embed}.tokens.weight")}
+    if config.family == "encoder-decoder":
+        pairs["shared_tables"] = ("source_embed.tokens.weight", "target_embed.tokens.weight")
+    for flag, names in pairs.items():
+        if not getattr(config, flag):
+            continue
+        found = [there_of(architecture.theirs(name), tensors)[:1] for name in names]
+        one, other = (tensors[each[0].theirs] if each else None for each in found)
+        if one is None or other is None or one is other:
+            continue
+        with about(where):
+            if one.shape != other.shape or not torch.equal(one.read(), other.read()):
+                config = replace(config, **{flag: False})
+    return config
+
+
 def _values(theirs: str, stored: Stored, wanted: list[_Use], dtype: torch.dtype) -> list[Tensor]:
     """What the uses of a tensor make of it, each in `dtype` and in memory of its own."""
     if stored.dtype == dtype and [use.op for use in wanted] == [SAME]:
@@ -80,7 +102,7 @@ def _values(theirs: str, stored: Stored, wanted: list[_Use], dtype: torch.dtype)
     value = stored.read()
     check_range(value, dtype, theirs)
     for use, made in zip(wanted, values, strict=True):
-        made.copy_(use.op.load(value))
+        made.copy_(use.op.load(value, use.shape))
     return values
 
 
@@ -96,7 +118,7 @@ def spread(model: nn.Module, architecture: Architecture | None) -> dict[str, Sto
     for names in aliases(model):
         sources = _sources(architecture, names)
         assert sources, f"{architecture.model_type if architecture else None} has no row for {names[0]}"
-        theirs, op = sources[0]
+        theirs, op, _ = sources[0]
         joined.setdefault(theirs, {})[op.part] = (op, model.get_parameter(names[0]).detach())
     stored: dict[str, Stored] = {}
     for theirs, parts in joined.items():
@@ -111,22 +133,24 @@ def check(
     """For every tensor of the file that is wanted, what it is wanted for. Raises what `fill` would, as far as names,
     types and shapes tell: nothing is read of the tensors."""
     wanted: dict[str, list[_Use]] = {}
+    spare: set[str] = set()
     with about(where):
         for names in aliases(model):
             sources = _sources(architecture, names)
-            there = [(theirs, op) for theirs, op in sources if theirs in tensors]
+            there = there_of(sources, tensors)
+            spare |= {each.theirs for each in sources if each.spare}
             if not there and not (architecture and names[0] in architecture.zero_if_absent):
-                expected = dict.fromkeys(theirs for theirs, _ in sources) or names[:1]
+                expected = dict.fromkeys(each.theirs for each in sources) or names[:1]
                 raise CutawayError(
                     "tensor {names} is missing{remark}",
                     names=listed(expected, say(" or ")),
                     remark=architecture.remark if architecture else "",
                 )
-            for theirs, op in there:
+            for theirs, op, _ in there:
                 use = _Use(names, model.get_parameter(names[0]).shape, op)
                 _check(theirs, tensors[theirs], use)
                 wanted.setdefault(theirs, []).append(use)
-        if left := sorted(tensors.keys() - wanted.keys() - set(unread(tensors, architecture))):
+        if left := sorted(tensors.keys() - wanted.keys() - spare - set(unread(tensors, architecture))):
             raise CutawayError(
                 "tensors ({count}) that are no part of a {kind} model: {names}{remark}",
                 count=len(left),
@@ -147,7 +171,7 @@ def _check(theirs: str, stored: Stored, use: _Use) -> None:
             ours=use.names[0],
         )
     try:
-        shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta")).shape
+        shape = use.op.load(torch.empty(stored.shape, dtype=stored.dtype, device="meta"), use.shape).shape
     # a shape that the op has no meaning for
     except (RuntimeError, IndexError, ValueError):
         shape = stored.shape
@@ -161,11 +185,19 @@ def _check(theirs: str, stored: Stored, use: _Use) -> None:
         )
 
 
-def _sources(architecture: Architecture | None, names: Sequence[str]) -> list[tuple[str, Op]]:
-    """The file's tensors that may hold a parameter with these names, the preferred one first."""
+def _sources(architecture: Architecture | None, names: Sequence[str]) -> list[Source]:
+    """The file's tensors that may hold a parameter with these names, the preferred one first: one that is for several
+    of them, in the order of the rows otherwise."""
     if architecture is None:
-        return [(name, SAME) for name in names]
-    return [source for name in names for source in architecture.theirs(name)]
+        return [Source(name, SAME) for name in names]
+    found = [source for name in names for source in architecture.theirs(name)]
+    return sorted(dict.fromkeys(found), key=lambda source: -found.count(source))
+
+
+def there_of(sources: Sequence[Source], tensors: Collection[str]) -> list[Source]:
+    """Which of the sources to read: those that are there, the spare ones only where there is no other."""
+    there = [source for source in sources if source.theirs in tensors]
+    return [source for source in there if not source.spare] or there
 
 
 def _assign(model: nn.Module, names: Sequence[str], value: Tensor) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from cutaway.checkpoint.architectures.bart import BART, M2M100, MARIAN, MBART
-from cutaway.checkpoint.architectures.bert import BERT, DISTILBERT, ROBERTA
-from cutaway.checkpoint.architectures.gemma import GEMMA2, GEMMA3
+from cutaway.checkpoint.architectures.bert import BERT, DISTILBERT, MPNET, ROBERTA, XLM_ROBERTA
+from cutaway.checkpoint.architectures.gemma import GEMMA, GEMMA2, GEMMA3
 from cutaway.checkpoint.architectures.gpt2 import GPT2
-from cutaway.checkpoint.architectures.llama import LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE
-from cutaway.checkpoint.architectures.t5 import T5, T5_GATED
+from cutaway.checkpoint.architectures.llama import LLAMA, MISTRAL, MIXTRAL, PHI3, QWEN2, QWEN3, QWEN3_MOE
+from cutaway.checkpoint.architectures.t5 import MT5, MT5_GATED, T5, T5_GATED
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
@@ -16,9 +16,9 @@ from cutaway.words import listed, names_of, say
 
 # Where several can express a model, it is written as the first.
 ARCHITECTURES = (
-    MARIAN, M2M100, BART, MBART, T5, T5_GATED,
-    LLAMA, GPT2, MISTRAL, QWEN2, QWEN3, GEMMA2, GEMMA3, MIXTRAL, QWEN3_MOE,
-    BERT, ROBERTA, DISTILBERT,
+    MARIAN, M2M100, BART, MBART, T5, T5_GATED, MT5, MT5_GATED,
+    LLAMA, GPT2, MISTRAL, QWEN2, QWEN3, GEMMA, GEMMA2, GEMMA3, PHI3, MIXTRAL, QWEN3_MOE,
+    BERT, ROBERTA, XLM_ROBERTA, DISTILBERT, MPNET,
 )  # fmt: skip
 OWN_TYPE = "cutaway"  # for models that no published architecture can express
 

@@ -7,6 +7,7 @@ An op is invertible. Nothing here knows an architecture's name: what differs is 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,21 +24,31 @@ OLDER_ENDS = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNor
 
 @dataclass(frozen=True)
 class Op:
-    """How a tensor in the file becomes one in the model (`load`), and the model's tensors one in the file."""
+    """How a tensor in the file becomes one in the model, of a given shape (`load`), and the model's tensors one in the
+    file."""
 
-    load: Callable[[Tensor], Tensor]
+    load: Callable[[Tensor, torch.Size], Tensor]
     save: Callable[[list[Tensor]], Tensor]
     part: int = 0  # which of the model's tensors, where the file joins several into one
 
 
-SAME = Op(lambda w: w, lambda parts: parts[0])
-TRANSPOSE = Op(lambda w: _transposed(w), lambda parts: _transposed(parts[0]))
-ROW_VECTOR = Op(lambda w: w[0], lambda parts: parts[0][None])
+SAME = Op(lambda w, _: w, lambda parts: parts[0])
+TRANSPOSE = Op(lambda w, _: _transposed(w), lambda parts: _transposed(parts[0]))
+ROW_VECTOR = Op(lambda w, _: w[0], lambda parts: parts[0][None])
 
 
 def third(part: int) -> Op:
     """Part 0, 1 or 2 of a fused query-key-value projection whose matrix is stored transposed."""
-    return Op(lambda w: _transposed(w).chunk(3)[part], lambda parts: _transposed(torch.cat(parts)), part)
+    return Op(lambda w, _: _transposed(w).chunk(3)[part], lambda parts: _transposed(torch.cat(parts)), part)
+
+
+# Queries, keys and values in one matrix, as many rows of each as the model has; then gate and up.
+FUSED_QKV = (
+    Op(lambda w, shape: w[: shape[0]], torch.cat, 0),
+    Op(lambda w, shape: w[w.shape[0] - 2 * shape[0] : w.shape[0] - shape[0]], torch.cat, 1),
+    Op(lambda w, shape: w[w.shape[0] - shape[0] :], torch.cat, 2),
+)
+FUSED_GATE_UP = tuple(Op(lambda w, _, part=part: w.chunk(2)[part], torch.cat, part) for part in (0, 1))
 
 
 def _transposed(w: Tensor) -> Tensor:
@@ -47,9 +58,21 @@ def _transposed(w: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Row:
+    """A `spare` tensor is read only where the file has no other for the same parameter: one matrix for several uses
+    may lie beside those that are really used."""
+
     theirs: str
     ours: str
     op: Op = SAME
+    spare: bool = False
+
+
+class Source(NamedTuple):
+    """A tensor of the file that may hold a parameter; see `Row`."""
+
+    theirs: str
+    op: Op
+    spare: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,20 +188,22 @@ class Architecture:
             written[key.theirs] = key.write(getattr(config, key.ours), config)
         return written
 
-    def theirs(self, name: str) -> list[tuple[str, Op]]:
-        """The file's names, with ops, of our tensor `name`, the preferred one first."""
+    def theirs(self, name: str) -> list[Source]:
+        """The tensors of a file that may hold our tensor `name`, the preferred one first."""
         numbers = re.findall(r"(?<=\.)\d+(?=\.)", name)
         family = re.sub(r"(?<=\.)\d+(?=\.)", "{}", name)
         stem, _, leaf = family.rpartition(".")
-        found = [(row.theirs.format(*numbers), row.op) for row in self._rows_of(family)]
+        found = [Source(row.theirs.format(*numbers), row.op, row.spare) for row in self._rows_of(family)]
         if leaf in ("weight", "bias"):
-            found += [(f"{row.theirs.format(*numbers)}.{leaf}", row.op) for row in self._rows_of(stem)]
-        ends = OLDER_ENDS.items()
+            found += [
+                Source(f"{row.theirs.format(*numbers)}.{leaf}", row.op, row.spare)
+                for row in self._rows_of(stem)
+            ]
         return found + [
-            (name.removesuffix(end) + old, op)
-            for name, op in found
-            for end, old in ends
-            if name.endswith(end)
+            source._replace(theirs=source.theirs.removesuffix(end) + old)
+            for source in found
+            for end, old in OLDER_ENDS.items()
+            if source.theirs.endswith(end)
         ]
 
     def _rows_of(self, ours: str) -> list[Row]:
@@ -186,20 +211,35 @@ class Architecture:
 
 
 def explicit(config: ModelConfig) -> ModelConfig:
-    """The same config with every value that may be left open filled in, so that equal ones compare equal."""
-    encoder_layers = config.encoder_layers if config.family == "encoder-decoder" else None
+    """The same config with every value that may be left open filled in, or left open where it is what it would be, so
+    that equal ones compare equal."""
+    side = config.encoder_side if config.family == "encoder-decoder" else None
+    sides = [config] if side is None else [config, side]
+    encoder_layers = None if side is None else config.encoder_layers
     return replace(
         config,
         n_encoder_layers=encoder_layers,
-        n_kv_heads=config.kv_heads,
-        d_head=config.head_width,
-        attn_scale=config.head_width**-0.5 if config.attn_scale is None else config.attn_scale,
+        n_encoder_heads=side.n_heads if side else None,
+        d_encoder_ff=side.d_ff if side else None,
+        source_vocab_size=side.vocab_size if side else None,
+        # what only two sides, or a head, can have
+        shared_tables=config.shared_tables or side is None,
+        tied=config.tied or config.head == "none",
+        n_kv_heads=None if config.kv_heads == config.n_heads else config.kv_heads,
+        d_head=None
+        if all(each.head_width * each.n_heads == config.d_model for each in sides)
+        else config.head_width,
+        attn_scale=None
+        if all(config.attn_scale == each.head_width**-0.5 for each in sides)
+        else config.attn_scale,
         final_norm=config.has_final_norm,
         attn_out_bias=config.has_out_bias,
         d_expert=config.expert_width,
         # what only a mixture of experts reads
         n_experts_per_token=config.n_experts_per_token if config.n_experts else 1,
         experts_renormalised=config.experts_renormalised or not config.n_experts,
+        head_activation=config.head_activation or config.activation,
+        router_aux_coef=config.router_aux_coef if config.n_experts else 0.0,
         window_layers=tuple(sorted(config.window_layers)),
         dense_layers=tuple(sorted(config.dense_layers)),
     )

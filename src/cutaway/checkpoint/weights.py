@@ -87,7 +87,7 @@ def open_weights(folder: Path) -> tuple[dict[str, Stored], str]:
             tensors[name] = stored
     if missing := sorted(set(file_of) - set(tensors)):
         raise CutawayError(
-            "{path}: tensor {name} is missing, which {index} says lies there",
+            "{path}: tensor {name} is missing, which {index} says lies there; fetch the file again",
             path=folder / file_of[missing[0]],
             name=missing[0],
             index=INDEX,
@@ -185,7 +185,7 @@ def write_weights(
 
 def write(path: Path, tensors: Mapping[str, Stored], dtype: torch.dtype) -> None:
     """Write a safetensors file of the tensors in `dtype`, one after the other. A file of that name is replaced once the
-    new one is whole. Raises CutawayError where values do not fit into the type."""
+    new one is whole. Raises CutawayError where values are not finite or do not fit into the type."""
     header: dict[str, object] = {METADATA: {"format": "pt"}}
     end = 0
     for name, stored in tensors.items():
@@ -199,6 +199,12 @@ def write(path: Path, tensors: Mapping[str, Stored], dtype: torch.dtype) -> None
             file.write(len(text).to_bytes(8, "little") + text)
             for name, stored in tensors.items():
                 tensor = stored.read()
+                if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                    raise CutawayError(
+                        "tensor {name!r} holds NaN or an infinity, expected finite weights; take another file or an "
+                        "earlier checkpoint of the model",
+                        name=name,
+                    )
                 check_range(tensor, dtype, name)
                 file.write(tensor.to("cpu", dtype).contiguous().reshape(-1).view(torch.uint8).numpy().data)
             file.flush()

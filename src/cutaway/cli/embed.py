@@ -92,7 +92,9 @@ def _check(output: Path, as_json: bool) -> None:
         )
     if not output.parent.is_dir():
         raise CutawayError(
-            "{output}: there is no folder {parent} to write to", output=output, parent=output.parent
+            "{output}: there is no folder {parent} to write to; make it first",
+            output=output,
+            parent=output.parent,
         )
     if output.is_dir():
         raise CutawayError("{output}: a folder, expected a file", output=output)

@@ -10,7 +10,7 @@ import typer
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, tell, write
+from cutaway.cli.terminal import note, one_line, tell, write
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
 from cutaway.words import listed, say, told
@@ -25,7 +25,7 @@ _BATCH = 64  # texts between two reports of progress
 def evaluate(
     source: Annotated[Path, argument("The texts to translate, one a line.")],
     reference: Annotated[Path, argument("Their translations, one a line.")],
-    to: Annotated[str, option("The language to translate into: zh or en.")],
+    to: Annotated[str, option("The language to translate into: zh, en, or another that the model names.")],
     labels: Annotated[
         Path | None, option("A file with a label for every line (Tatoeba's cmn_Hans …).")
     ] = None,
@@ -38,7 +38,9 @@ def evaluate(
     as_json: Annotated[bool, option("One JSON object with the scores.", "--json")] = False,
 ) -> None:
     if out is not None and not out.parent.is_dir():
-        raise CutawayError("{out}: there is no folder {parent} to write to", out=out, parent=out.parent)
+        raise CutawayError(
+            "{out}: there is no folder {parent} to write to; make it first", out=out, parent=out.parent
+        )
     sources, references = read_pairs(source, reference, labels, only or [])
     sources, references = sources[:limit], references[:limit]
     translator = open_translator(model)
@@ -63,7 +65,7 @@ def evaluate(
                 batch, to=to if translator.languages else None, search=search, truncate=True
             )
             cut += sum(result.source.cut for result in results)
-            found |= {i: result.best.text for i, result in zip(places, results, strict=True)}
+            found |= {i: one_line(result.best.text) for i, result in zip(places, results, strict=True)}
             bar.update(len(batch))
     if cut:
         note(
@@ -116,7 +118,9 @@ def read_pairs(
             for file, lines in zip(files, texts, strict=True)
         )
         raise CutawayError(
-            "files whose lines belong together have different numbers of lines: {counts}", counts=counts
+            "files whose lines belong together have different numbers of lines: {counts}; "
+            "line k of one must belong to line k of the other",
+            counts=counts,
         )
     rows = list(zip(*texts, strict=True))
     if labels is not None:
@@ -132,5 +136,8 @@ def read_pairs(
                 )
         rows = [row for row in rows if row[2].strip() in only]
     if not rows:
-        raise CutawayError("{source}: there are no lines to translate", source=source)
+        raise CutawayError(
+            "{source}: there are no lines to translate; give a file with a sentence in each line",
+            source=source,
+        )
     return [row[0] for row in rows], [row[1] for row in rows]

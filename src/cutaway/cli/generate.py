@@ -35,10 +35,10 @@ def generate(
     from cutaway.decode.sampling import Sampling
     from cutaway.decode.search import Limits, Search
 
-    for remark in prepare_prompt(loaded, text, truncate=truncate).notes:
-        note(remark)
     sampling = Sampling(repetition_penalty, temperature, top_k, top_p, min_p, seed)
     limits = Limits(max_new_tokens, min_new_tokens)
+    for remark in prepare_prompt(loaded, text, limits=limits, truncate=truncate).notes:
+        note(remark)
     tokens = stream_text(loaded, text, search=Search(sampling=sampling), limits=limits, truncate=truncate)
     if as_json:
         for token in tokens:

@@ -96,7 +96,10 @@ def command_of(question: "Question") -> TyperCommand:
         said = ((each, given[name]) for name, each in parameters.items() if given[name] not in (None, []))
         values = ((each, _value(each, text)) for each, text in said)
         options = {each.name: value for each, value in values if value != each.default}
-        shared.write(Session(shared.model).ask(question, text, options, progress))
+        answer = Session(shared.model).ask(question, text, options, progress)
+        for remark in answer.notes:
+            note(remark)
+        shared.write(answer)
 
     about_text = Annotated[str | None, argument("The text; without it, standard input.")]
     declared = [_parameter("text", about_text, None)] if question.subject == "text" else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
 from cutaway.text.display import pad
-from cutaway.words import Locale, Phrase, Text, phrase, reader_locale, said, told
+from cutaway.words import Locale, Phrase, Text, phrase, reader_locale, said, say, told
 from cutaway.zoo import find
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ def note(template: Phrase | str, **values: object) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
     before = told("note: ")
     sys.stderr.write(f"{before}{said(phrase(template, **values))}\n")
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks, so that line k of an output belongs to line k of its input."""
+    return " ".join(text.splitlines())
 
 
 def columns() -> int:
@@ -93,7 +98,9 @@ def texts_from(text: str | None, file: Path | None = None) -> list[str]:
         raise CutawayError("a text and --file were given; give one of them")
     if text is not None:
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise CutawayError("the text is not valid UTF-8")
+            raise CutawayError(
+                "the text is not valid UTF-8; set the terminal to UTF-8, or give the text in a file"
+            )
         return [text]
     if file is not None:
         from cutaway.text.corpus import read_lines
@@ -106,23 +113,12 @@ def texts_from(text: str | None, file: Path | None = None) -> list[str]:
 
 def standard_input() -> list[str]:
     """The lines of standard input, as `text.corpus.read_lines` reads a file's: LF ends a line, CR LF is tolerated,
-    a byte order mark is skipped. Raises CutawayError with the line where one is not UTF-8."""
+    a byte order mark is skipped. Raises CutawayError with the line where one is not UTF-8 text."""
     return list(standard_lines())
 
 
 def standard_lines() -> Iterator[str]:
     """The same lines, each as soon as it is there."""
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-            if not line:
-                return
-        try:
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise CutawayError(
-                "standard input:{number}: not UTF-8 at byte {place} of the line (0x{byte:02X})",
-                number=number,
-                place=error.start + 1,
-                byte=line[error.start],
-            ) from error
+    from cutaway.text.corpus import stream_lines
+
+    return stream_lines(sys.stdin.buffer, say("standard input"))

@@ -7,15 +7,17 @@ from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
+from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText, RepetitionPenalty
 from cutaway.cli.help import described, option
-from cutaway.cli.terminal import note, open_model, tell, texts_from, write, write_page, write_table
-from cutaway.words import reader_locale, said, say, told
+from cutaway.cli.terminal import note, one_line, open_model, tell, texts_from, write, write_page, write_table
+from cutaway.errors import CutawayError
+from cutaway.words import listed, reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR
 
 if TYPE_CHECKING:
     from cutaway.decode.text_model import Hypothesis
-    from cutaway.decode.translator import Translation, Translator
+    from cutaway.decode.translation import Sentence, Translation
+    from cutaway.decode.translator import TooLong, Translator
 
 
 class Show(StrEnum):
@@ -27,14 +29,22 @@ class Show(StrEnum):
 
 
 _BATCH = 32  # texts whose translations are printed together
+_NAMED = 10  # lines that an error names
 
 
-@described("Translate between Chinese and English, one line a text; a blank line stays blank.")
+@described(
+    "Translate between Chinese and English, sentence by sentence. A line of a file or of standard input gives "
+    "one line (--n-best N: N lines); a blank line stays blank."
+)
 def translate(
     text: OneText = None,
     file: Annotated[Path | None, option("Translate the lines of a file.", "--file", "-f")] = None,
     to: Annotated[
-        str | None, option("zh or en; not given: English when there are Chinese characters, else Chinese.")
+        str | None,
+        option(
+            "zh, en, or another language that the model names; not given: English when there are Chinese "
+            "characters, else Chinese."
+        ),
     ] = None,
     model: ModelName = TRANSLATOR,
     beam: Beam = 4,
@@ -44,8 +54,12 @@ def translate(
         int | None, option("Most tokens of a translation; not given: twice the source's and 20.")
     ] = None,
     min_new_tokens: Annotated[int, option("Fewest tokens of a translation.")] = 0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    split: Annotated[
+        bool, option("Sentence by sentence, or each text in one piece.", "--split/--no-split")
+    ] = True,
     truncate: Annotated[
-        bool, option("Cut texts that are too long for the model, with a note.", "--truncate")
+        bool, option("Cut sentences that are too long for the model, with a note.", "--truncate")
     ] = False,
     show: Annotated[
         list[Show] | None,
@@ -56,6 +70,7 @@ def translate(
     texts = texts_from(text, file)
     translator = open_translator(model)
 
+    from cutaway.decode.sampling import Sampling
     from cutaway.decode.search import LengthPenalty, Limits, Search
 
     wanted = list(dict.fromkeys(show or []))
@@ -63,26 +78,44 @@ def translate(
         beam=beam,
         n_best=n_best,
         length_penalty=LengthPenalty(length_penalty),
+        sampling=Sampling(repetition_penalty),
         alternatives=3 if as_json or Show.SCORES in wanted else 0,
         attention="mean" if as_json or Show.ALIGNMENT in wanted else None,
     )
+    left_out: dict[int, TooLong] = {}
     for start in range(0, len(texts), _BATCH):
+        batch = texts[start : start + _BATCH]
+        numbers = range(start + 1, start + 1 + len(batch))
+        too_long: dict[int, TooLong] = {}
         found = translator.translate(
-            texts[start : start + _BATCH],
+            batch,
             to=to,
             search=search,
             limits=Limits(max_new_tokens, min_new_tokens),
             truncate=truncate,
-            numbered_from=start + 1,
+            split=split,
+            # a text alone is the whole request
+            names=[say("line {number}", number=number) for number in numbers] if text is None else None,
+            on_too_long=too_long.__setitem__ if text is None else None,
         )
-        for number, translation in enumerate(found, start=start + 1):
-            for remark in translation.source.notes:
+        left_out |= {numbers[place]: error for place, error in too_long.items()}
+        for number, translation in zip(numbers, found, strict=True):
+            for remark in [left_out[number].message] if number in left_out else translation.notes:
                 line = say("line {number}: {remark}", number=number, remark=remark)
-                note(remark if len(texts) == 1 else line)
+                note(remark if len(texts) == 1 or number in left_out else line)
             if as_json:
                 write(json.dumps(as_object(translation), ensure_ascii=False))
             else:
-                _print(translation, n_best, wanted)
+                _print(translation, n_best, wanted, in_lines=text is None)
+    if left_out:
+        numbers = list(left_out)
+        raise CutawayError(
+            "lines that are too long for the model, and stayed empty: {n} ({numbers}{more}); make shorter "
+            "sentences of them, or cut them (--truncate)",
+            n=len(numbers),
+            numbers=listed(map(str, numbers[:_NAMED])),
+            more=", …" if len(numbers) > _NAMED else "",
+        )
 
 
 def open_translator(model: str) -> "Translator":
@@ -94,29 +127,38 @@ def open_translator(model: str) -> "Translator":
     return Translator(loaded)
 
 
-def _print(translation: "Translation", n_best: int, wanted: list[Show]) -> None:
-    for hypothesis in translation.hypotheses:
-        write(hypothesis.text if n_best == 1 else f"{hypothesis.score:.3f}\t{hypothesis.text}")
-    source = translation.source
-    if not source.ids:
-        return
-    for what in wanted:
-        if what == Show.TOKENS:
-            write()
-            show_tokens(told("source piece"), source.ids, source.pieces)
-        for hypothesis in translation.hypotheses:
-            write()
-            if what == Show.ALIGNMENT:
-                from cutaway.inspection.questions.align import alignment_map
-
-                assert hypothesis.alignment is not None
-                write_page(alignment_map(hypothesis.alignment, hypothesis.pieces, source.pieces))
-            elif what == Show.TOKENS:
-                show_tokens(told("translation piece"), hypothesis.ids, hypothesis.pieces)
-            else:
-                show_scores(hypothesis)
-    if wanted:
+def _print(translation: "Translation", n_best: int, wanted: list[Show], in_lines: bool) -> None:
+    """As many rows as there are to be, whatever a model writes; then what else is wanted, sentence by sentence."""
+    shown = one_line if in_lines or n_best > 1 else str
+    rows = [f"{each.score:.3f}\t{shown(each.text)}" for each in translation.hypotheses]
+    if n_best == 1:
+        rows = [shown(translation.best.text)]
+    for row in rows + ["\t"] * (n_best - len(rows)):
+        write(row)
+    translated = [sentence for sentence in translation.sentences if sentence.source.ids]
+    for sentence in translated:
+        for what in wanted:
+            _show(sentence, what)
+    if wanted and translated:
         write()
+
+
+def _show(sentence: "Sentence", what: Show) -> None:
+    source = sentence.source
+    if what == Show.TOKENS:
+        write()
+        show_tokens(told("source piece"), source.ids, source.pieces)
+    for hypothesis in sentence.hypotheses:
+        write()
+        if what == Show.ALIGNMENT:
+            from cutaway.inspection.questions.align import alignment_map
+
+            assert hypothesis.alignment is not None
+            write_page(alignment_map(hypothesis.alignment, hypothesis.pieces, source.pieces))
+        elif what == Show.TOKENS:
+            show_tokens(told("translation piece"), hypothesis.ids, hypothesis.pieces)
+        else:
+            show_scores(hypothesis)
 
 
 def show_tokens(title: str, ids: list[int], pieces: list[str]) -> None:
@@ -142,13 +184,15 @@ def show_scores(hypothesis: "Hypothesis") -> None:
 
 
 def as_object(translation: "Translation") -> dict[str, object]:
-    """A translation as JSON holds it: numbers as they are, weights as rows over the source pieces."""
+    """A translation as JSON holds it: numbers as they are, weights as rows over the source pieces; of each sentence its
+    place in the text, and how many of the source's and of each translation's pieces are its own, in order."""
     return {
         "source": translation.source.text,
         "to": translation.source.to,
         "source_ids": translation.source.ids,
         "source_pieces": translation.source.pieces,
-        "notes": [said(remark, reader_locale()) for remark in translation.source.notes],
+        "source_offsets": translation.source.offsets,
+        "notes": [said(remark, reader_locale()) for remark in translation.notes],
         "translations": [
             {
                 name: getattr(hypothesis, name)
@@ -159,5 +203,17 @@ def as_object(translation: "Translation") -> dict[str, object]:
                 "alignment": None if hypothesis.alignment is None else hypothesis.alignment.tolist(),
             }
             for hypothesis in translation.hypotheses
+        ],
+        "sentences": [
+            {
+                "start": sentence.start,
+                "end": sentence.end,
+                "source_pieces": len(sentence.source.pieces),
+                "translations": [
+                    {"text": each.text, "score": each.score, "pieces": len(each.pieces)}
+                    for each in sentence.hypotheses
+                ],
+            }
+            for sentence in translation.sentences
         ],
     }

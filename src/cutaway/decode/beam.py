@@ -19,7 +19,9 @@ from cutaway.decode.stepping import (
     Generated,
     StepModel,
     Stepper,
+    nothing_left,
     stack_attention,
+    with_chosen,
 )
 
 
@@ -40,14 +42,13 @@ def beam_search(
     enter its n best any more, so the first result does not depend on `n_best`, and with a wide enough beam it is
     the best of all sequences. Hypotheses at their limit compete as they are, with `finish` "length".
 
-    There are fewer results than n only where fewer sequences exist. A repetition penalty changes what the search
-    ranks by, hence `score`, but not `log_probs`. `search.observe` is called with every step of every prompt.
-    Other arguments as in `generation.generate`.
+    There are fewer results than n only where fewer sequences exist. A repetition penalty, and an end that a limit
+    forces, change what the search ranks by, hence `score`, but not `log_probs`. `search.observe` is called with every
+    step of every prompt. Other arguments and errors as in `generation.generate`.
     """
     stepper = Stepper(model, cache, prompts, search)
-    penalty = search.sampling.repetition_penalty
-    choice = Choice(prompts, limits, eos_id, forbidden, penalty, stepper.device)
-    return _Beams(stepper, choice, search, len(prompts)).run()
+    choice = Choice(prompts, limits, eos_id, forbidden, search, stepper.device)
+    return _Beams(stepper, choice, search).run()
 
 
 @dataclass(frozen=True)
@@ -86,19 +87,27 @@ class _Candidates:
 
 
 class _Beams(Generic[C]):
-    def __init__(self, stepper: Stepper[C], choice: Choice, search: Search, sentences: int) -> None:
+    def __init__(self, stepper: Stepper[C], choice: Choice, search: Search) -> None:
         self._stepper, self._choice, self._search = stepper, choice, search
-        self._sentences = list(range(sentences))
-        self._totals = torch.zeros(sentences, 1, dtype=torch.float64, device=stepper.device)  # (N, K)
+        self._sentences = [sentence for sentence, most in enumerate(choice.most) if most]
+        self._totals = torch.zeros(
+            len(self._sentences), 1, dtype=torch.float64, device=stepper.device
+        )  # (N, K)
         self._last = torch.empty(0)  # (R,) the newest ids
         self._written: list[_Written] = []
-        self._finished: list[list[_End]] = [[] for _ in range(sentences)]  # each at most n best, sorted
+        self._finished: list[list[_End]] = [[] for _ in choice.most]  # each at most n best, sorted
 
     @torch.inference_mode()
     def run(self) -> list[list[Generated]]:
+        self._stepper.start(self._sentences)
+        self._choice.start(self._sentences)
         while self._sentences:
             self._advance()
-        return [[self._result(end) for end in ends] for ends in self._finished]
+        nothing = [Generated([], [], "length", 0.0)]
+        return [
+            [self._result(end) for end in ends] if most else nothing
+            for ends, most in zip(self._finished, self._choice.most, strict=True)
+        ]
 
     def _advance(self) -> None:
         """One step of all sentences."""
@@ -117,6 +126,9 @@ class _Beams(Generic[C]):
             for i, sentence in enumerate(self._sentences)
             if not limits[i] and self._can_improve(sentence, best[i])
         ]
+        left = {self._sentences[i] for i in going_on}
+        if any(sentence not in left and not self._finished[sentence] for sentence in self._sentences):
+            raise nothing_left(length)
         if self._search.observe is not None:
             self._report(self._search.observe, found, limits, live)
         kept = torch.tensor(going_on, dtype=torch.long, device=live.device)
@@ -138,15 +150,14 @@ class _Beams(Generic[C]):
             self._choice.follow(parents, self._last)
 
     def _candidates(self, logits: Tensor, log_total: Tensor) -> _Candidates:
-        ranked = self._choice.penalised(logits)
-        ranked_total = log_total if ranked is logits else ranked.logsumexp(dim=-1, keepdim=True)
+        ranked = self._choice.penalised(logits - log_total)
         sentences, slots = self._totals.shape
         prompts = [sentence for sentence in self._sentences for _ in range(slots)]
         ranked = self._choice.allowed(ranked, prompts, self._stepper.length)
         count = self._search.beam * (1 + max(1, len(self._choice.ends)))
         values, ids = ranked.topk(min(count, ranked.shape[-1]), dim=-1)  # (R, c)
         per_row = values.shape[1]
-        totals = (self._totals.view(-1, 1) + (values - ranked_total).double()).view(sentences, -1)
+        totals = (self._totals.view(-1, 1) + values.double()).view(sentences, -1)
         totals, index = totals.topk(min(count, slots * per_row), dim=1)  # (N, C)
         first = torch.arange(sentences, device=ids.device)[:, None] * slots
         rows, ids = first + index // per_row, ids.view(sentences, -1).gather(1, index)
@@ -163,7 +174,9 @@ class _Beams(Generic[C]):
             *(each[n, c] for each in (found.totals, found.rows, found.ids, found.log_probs, found.ended)),
         )
         for i, total, row, id, log_prob, stop in zip(*(each.tolist() for each in columns), strict=True):
-            best = self._finished[self._sentences[i]]
+            sentence = self._sentences[i]
+            best = self._finished[sentence]
+            stop = stop and not self._choice.forced(sentence, length)
             best.append(_End(total / divisor, length, row, id, log_prob, "stop" if stop else "length"))
             best.sort(key=lambda end: -end.score)
             del best[self._search.n_best :]
@@ -209,11 +222,17 @@ class _Beams(Generic[C]):
             row = written.parents[row]
             seen.append((written, row))
         seen.reverse()
+        ids.reverse()
+        log_probs.reverse()
+        alternatives: list[Alternatives] = []
+        if self._search.alternatives:
+            weighed = [written.alternatives[row] for written, row in seen]
+            alternatives = [with_chosen(*each) for each in zip(weighed, ids, log_probs, strict=True)]
         return Generated(
-            ids[::-1],
-            log_probs[::-1],
+            ids,
+            log_probs,
             end.finish,
             end.score,
-            [written.alternatives[row] for written, row in seen] if self._search.alternatives else [],
+            alternatives,
             stack_attention([w.attention[row] for w, row in seen if w.attention is not None]),
         )

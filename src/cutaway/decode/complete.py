@@ -8,7 +8,7 @@ from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
 from cutaway.decode.search import GREEDY, USUAL, Limits, Search
 from cutaway.decode.stepping import Generated
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, about
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, say
@@ -53,7 +53,8 @@ def continue_text(
     A continuation has at most 100 new tokens unless `limits` has a number. An empty prompt is legal where the model has
     a start or end token to begin from: the model then writes from nothing. `truncate` keeps the end of a prompt that is
     too long for the model (and notes it) instead of refusing it.
-    Raises CutawayError for prompts that leave no room within the position limit.
+    Raises CutawayError for prompts that leave no room within the position limit, or less than `limits` asks for at
+    least; that it is less than what it asks for at most is noted.
     """
     if batch_size < 1:
         raise CutawayError("batch_size is {size}, expected at least 1", size=batch_size)
@@ -63,7 +64,7 @@ def continue_text(
         say("prompt {number}", number=number) if several else _ONE for number in range(1, len(prompts) + 1)
     ]
     ready = [
-        prepare_prompt(loaded, text, truncate=truncate, name=name)
+        prepare_prompt(loaded, text, limits=limits, truncate=truncate, name=name)
         for text, name in zip(prompts, names, strict=True)
     ]
     limits = limits.within(loaded.config.max_len, _NEW_TOKENS)
@@ -90,7 +91,7 @@ def stream_text(
     """Go on writing one prompt, token by token. Arguments and errors as in `continue_text`; errors are raised at
     once."""
     tokenizer, model = _open(loaded)
-    ready = prepare_prompt(loaded, prompt, truncate=truncate)
+    ready = prepare_prompt(loaded, prompt, limits=limits, truncate=truncate)
     steps = stream(
         model,
         model.begin(1),
@@ -103,7 +104,9 @@ def stream_text(
     return text_model.read_stream(tokenizer, steps)
 
 
-def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: Text = _ONE) -> Prompt:
+def prepare_prompt(
+    loaded: Loaded, text: str, *, limits: Limits = USUAL, truncate: bool = False, name: Text = _ONE
+) -> Prompt:
     """What the model will read for `text`; `name` is what messages call it. Errors as in `continue_text`."""
     tokenizer = text_model.tokenizer_for(loaded, "decoder-only")
     encoding = tokenizer.encode(text)
@@ -129,8 +132,11 @@ def prepare_prompt(loaded: Loaded, text: str, *, truncate: bool = False, name: T
         notes = (say("only the last {room} of the prompt's {kept} tokens were read", room=room, kept=kept),)
         kept = room
     first = len(encoding.ids) - kept
+    ids = [*before, *encoding.ids[first:]]
     pieces = [*map(tokenizer.readable, before), *encoding.pieces[first:]]
-    return Prompt(text, [*before, *encoding.ids[first:]], pieces, notes)
+    with about(name):
+        limits.within(loaded.config.max_len, _NEW_TOKENS).least(ids)
+    return Prompt(text, ids, pieces, (*notes, *limits.shortened(ids, loaded.config.max_len)))
 
 
 def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:

@@ -98,7 +98,7 @@ def answer(
         memory.cache,
         [prompt.ids[kept:]],
         search=search,
-        limits=limits.within(loaded.config.max_len - kept, _NEW_TOKENS),
+        limits=limits.within(loaded.config.max_len, _NEW_TOKENS).after(kept),
         eos_id=ends,
         places=[turn],
         forbidden=sorted({*unwanted_ids(loaded, tokenizer)} - {*ends}),
@@ -135,7 +135,8 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, limits: Limits 
         return chat_ids(tokenizer, template, values, where=str(loaded.path))
 
     limit = loaded.config.max_len
-    room = limit - max(1, min(limits.max_new_tokens or _NEW_TOKENS, limit // 4))
+    most = _NEW_TOKENS if limits.max_new_tokens is None else limits.max_new_tokens
+    room = limit - max(1, min(most, limit // 4))
     ids = ids_from(starts[0])
     if len(ids) <= room:
         return ChatPrompt(ids, ())

@@ -19,7 +19,9 @@ from cutaway.decode.stepping import (
     Generated,
     StepModel,
     Stepper,
+    nothing_left,
     stack_attention,
+    with_chosen,
 )
 from cutaway.errors import CutawayError
 
@@ -50,8 +52,9 @@ def generate(
     """Continue every prompt: `search.n_best` results each, best first, every prompt as if it had been alone.
 
     `cache` comes from the model's `begin`, with one row a prompt. Prompts may differ in length (they are padded
-    on the left) unless the model is an encoder-decoder. `limits` are for all prompts, or one a prompt. `forbidden`
-    ids are never chosen. `places` are the prompts' places in a larger request, which decide what they draw.
+    on the left) unless the model is an encoder-decoder. `limits` are for all prompts, or one a prompt; one of no
+    token gives an empty result. `forbidden` ids are never chosen. `places` are the prompts' places in a larger request,
+    which decide what they draw. Raises CutawayError where no token may be chosen.
     """
     if search.beam > 1:
         return beam_search(
@@ -88,9 +91,12 @@ def stream(
             prompts=len(prompts),
         )
     stepper, sampling = Stepper(model, cache, prompts, search), search.sampling
-    choice = Choice(prompts, limits, eos_id, forbidden, sampling.repetition_penalty, stepper.device)
-    draws = Draws([] if sampling.greedy else [row_seed(sampling.seed, place) for place in places])
-    return iter(_Running(stepper, choice, sampling, draws, list(range(len(prompts)))).advance, None)
+    choice = Choice(prompts, limits, eos_id, forbidden, search, stepper.device)
+    rows = [row for row, most in enumerate(choice.most) if most]
+    stepper.start(rows)
+    choice.start(rows)
+    draws = Draws([] if sampling.greedy else [row_seed(sampling.seed, places[row]) for row in rows])
+    return iter(_Running(stepper, choice, sampling, draws, rows).advance, None)
 
 
 @dataclass
@@ -113,7 +119,7 @@ class _Written:
             self.attention.append(step.cross_attention[i])
 
     def result(self, search: Search) -> Generated:
-        score = math.fsum(self.log_probs) / search.length_penalty.divisor(len(self.ids))
+        score = math.fsum(self.log_probs) / search.length_penalty.divisor(len(self.ids)) if self.ids else 0.0
         attention = stack_attention(self.attention)
         return Generated(self.ids, self.log_probs, self.finish, score, self.alternatives, attention)
 
@@ -140,19 +146,25 @@ class _Running(Generic[C]):
         log_probs = (seen.logits.gather(1, chosen[:, None]) - seen.log_total)[:, 0].tolist()
         new = chosen.tolist()
         finish: list[Finish | None] = [self._finish(row, id) for row, id in zip(self._rows, new, strict=True)]
-        step = Step(self._rows, new, log_probs, finish, seen.alternatives, seen.attention)
+        alternatives = [
+            with_chosen(*each)
+            for each in zip(seen.alternatives, new, log_probs, strict=bool(seen.alternatives))
+        ]
+        step = Step(self._rows, new, log_probs, finish, alternatives, seen.attention)
         self._keep(chosen, [i for i, why in enumerate(finish) if why is None])
         return step
 
     def _choose(self, logits: Tensor) -> Tensor:
         logits = self._choice.penalised(logits)
         logits = self._choice.allowed(logits, self._rows, self._stepper.length)
+        if bool((logits.amax(dim=-1) == -math.inf).any()):
+            raise nothing_left(self._stepper.length)
         if self._sampling.greedy:
             return logits.argmax(dim=-1)
         return draw(shape(logits, self._sampling), self._draws.next().to(logits.device))
 
     def _finish(self, row: int, id: int) -> Finish | None:
-        if id in self._ends:
+        if id in self._ends and not self._choice.forced(row, self._stepper.length):
             return "stop"
         return "length" if self._stepper.length == self._choice.most[row] else None
 

@@ -22,9 +22,11 @@ _BLOCK = 64  # uniform numbers a row draws at a time
 class Sampling:
     """How tokens are chosen. The filters apply in the order of the fields, each to what the one before left.
 
-    `temperature` 0 takes the most probable token, and then only the penalty has an effect. `repetition_penalty`
-    (Keskar et al. 2019, §4.1) divides positive logits and multiplies negative ones, for every token that
-    already stands in the row, prompt included. `seed` and the row's number alone decide a row's draws.
+    `temperature` 0 or `top_p` 0 takes the most probable token, and then only the penalty has an effect.
+    `repetition_penalty` (Keskar et al. 2019, §4.1) divides positive scores and multiplies negative ones, for every
+    token that already stands in the row, prompt included. The scores are the logits, in a beam search the
+    log-probabilities, which are not made to sum to 1 again: so does transformers (`GenerationMixin._beam_search`), for
+    which models choose their penalty. `seed` and the row's number alone decide a row's draws.
     """
 
     repetition_penalty: float = 1.0
@@ -49,21 +51,22 @@ class Sampling:
             )
         if self.top_k < 0:
             raise CutawayError("top_k is {top_k}, expected 0 (off) or a count of tokens", top_k=self.top_k)
-        if not 0 < self.top_p <= 1:
+        if not 0 <= self.top_p <= 1:
             raise CutawayError(
-                "top_p is {top_p}, expected a share above 0 and at most 1 (1 is off)", top_p=self.top_p
+                "top_p is {top_p}, expected a share from 0 (the most probable token) to 1 (off)",
+                top_p=self.top_p,
             )
         if not 0 <= self.min_p <= 1:
             raise CutawayError("min_p is {min_p}, expected a share from 0 (off) to 1", min_p=self.min_p)
 
     @property
     def greedy(self) -> bool:
-        return self.temperature == 0
+        return self.temperature == 0 or self.top_p == 0
 
 
-def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
-    """logits (R, V) with those of `seen` (R, V) tokens made less likely, whatever their sign."""
-    return torch.where(seen, torch.where(logits < 0, logits * penalty, logits / penalty), logits)
+def penalise_repetition(scores: Tensor, seen: Tensor, penalty: float) -> Tensor:
+    """scores (R, V) with those of `seen` (R, V) tokens made less likely, whatever their sign."""
+    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:

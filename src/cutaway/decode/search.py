@@ -6,6 +6,7 @@ from typing import Literal
 
 from cutaway.decode.sampling import Sampling
 from cutaway.errors import CutawayError
+from cutaway.words import Phrase, say
 
 # "mean": one weight per source token, averaged over layers and heads; "full": every layer and head.
 Attention = Literal["mean", "full"] | None
@@ -65,6 +66,28 @@ class BeamStep:
     candidates: list[Candidate]
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What may not be written, and how a text at its limit ends: settings that belong to a model, as transformers'
+    keys of these names have them (`no_repeat_ngram_size`, `suppress_tokens`, `begin_suppress_tokens`, `bad_words_ids`,
+    `forced_eos_token_id`). What stands in a row counts with its prompt: that of the decoder, where there are two sides.
+    """
+
+    no_repeat_ngram: int = 0  # no n tokens in a row come twice; 0: they may
+    suppressed: tuple[int, ...] = ()  # never written
+    suppressed_first: tuple[int, ...] = ()  # never the first new token
+    bad_words: tuple[tuple[int, ...], ...] = ()  # never written in this order
+    end_at_limit: tuple[int, ...] = ()  # one of them is the last token of a result that reaches its limit
+
+    def __post_init__(self) -> None:
+        if self.no_repeat_ngram < 0:
+            raise CutawayError(
+                "no_repeat_ngram is {size}, expected 0 (off) or a count of tokens", size=self.no_repeat_ngram
+            )
+        if not all(self.bad_words):
+            raise CutawayError("bad_words has an empty one, expected ids in each")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """How results are found, and what is kept of the way there.
@@ -78,6 +101,7 @@ class Search:
     n_best: int = 1
     length_penalty: LengthPenalty = field(default_factory=LengthPenalty)
     sampling: Sampling = field(default_factory=Sampling)
+    rules: Rules | None = None  # None: the model's own, where a checkpoint is asked; else none
     alternatives: int = 0  # how many of the most probable tokens to keep at each place
     attention: Attention = None  # which cross-attention of an encoder-decoder to keep
     observe: Callable[[BeamStep], None] | None = None  # hears every step of a wider beam
@@ -111,21 +135,23 @@ class Search:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a result may be. Counts are of new tokens, whatever the prompt's length.
+    """How long a result may be.
 
-    `max_new_tokens` counts every token, the end token too; None stands for what is usual where it is asked.
-    `min_new_tokens` counts those before the end token, which is impossible until then. `max_len`, the model's
-    positions, holds the prompt and the new tokens.
+    `max_new_tokens` and `min_new_tokens` count new tokens, whatever the prompt's length: the one every token, the end
+    token too; the other those before the end token, which is impossible until then. `max_len` and `min_len` count the
+    prompt as well: the model's positions hold both. None stands for what is usual where it is asked. `min_len` gives
+    way to `max_new_tokens`; a minimum that the positions cannot hold is an error.
     """
 
     max_new_tokens: int | None = None
     min_new_tokens: int = 0
     max_len: int | None = None
+    min_len: int = 0
 
     def __post_init__(self) -> None:
         most = self.max_new_tokens
-        if most is not None and most < 1:
-            raise CutawayError("max_new_tokens is {most}, expected at least 1", most=most)
+        if most is not None and most < 0:
+            raise CutawayError("max_new_tokens is {most}, expected 0 or more", most=most)
         if self.min_new_tokens < 0:
             raise CutawayError("min_new_tokens is {least}, expected 0 or more", least=self.min_new_tokens)
         if most is not None and self.min_new_tokens > most:
@@ -136,25 +162,67 @@ class Limits:
             )
 
     def within(self, max_len: int, usual: int) -> "Limits":
-        """These limits in a model of `max_len` positions; where no greatest number was given it is `usual`."""
-        most = max(usual, self.min_new_tokens) if self.max_new_tokens is None else self.max_new_tokens
+        """These limits in a model of `max_len` positions; where nothing else limits a result it has at most `usual`
+        new tokens."""
+        if self.max_len is not None:
+            return replace(self, max_len=min(max_len, self.max_len))
+        most = self.max_new_tokens
+        if most is None:
+            most = max(usual, self.min_new_tokens, self.min_len)
         return replace(self, max_new_tokens=most, max_len=max_len)
+
+    def after(self, read: int) -> "Limits":
+        """These limits where the first `read` tokens of the prompt are not counted, since a cache has them."""
+        most = None if self.max_len is None else self.max_len - read
+        return replace(self, max_len=most, min_len=max(0, self.min_len - read))
 
     def room(self, prompt: Sequence[int]) -> int:
         """The most tokens this prompt can get. Raises CutawayError when not even one fits, or nothing limits them."""
         bounds = [] if self.max_new_tokens is None else [self.max_new_tokens]
         if self.max_len is not None:
-            if len(prompt) >= self.max_len:
+            left = self.max_len - len(prompt)
+            if left < min([1, *bounds]):
                 raise CutawayError(
                     "the prompt has {count} tokens, but this model's limit is {max_len} positions for "
                     "prompt and continuation together; shorten the prompt",
                     count=len(prompt),
                     max_len=self.max_len,
                 )
-            bounds.append(self.max_len - len(prompt))
+            bounds.append(left)
         if not bounds:
             raise CutawayError("nothing limits the result: give max_new_tokens or max_len")
         return min(bounds)
+
+    def least(self, prompt: Sequence[int]) -> int:
+        """The fewest tokens this prompt gets before the end token. Raises CutawayError when they do not fit."""
+        room = self.room(prompt)
+        least = max(self.min_new_tokens, self.min_len - len(prompt))
+        if room < least and room != self.max_new_tokens:
+            raise CutawayError(
+                "at least {least} new tokens were asked for, but after the {count} of the prompt only {room} fit into "
+                "{max_len} positions; ask for fewer, or shorten the prompt",
+                least=least,
+                count=len(prompt),
+                room=room,
+                max_len=self.max_len,
+            )
+        return min(least, room)
+
+    def shortened(self, prompt: Sequence[int], max_len: int) -> tuple[Phrase, ...]:
+        """What a reader should know: that a model of `max_len` positions has less room than was asked for."""
+        room = max_len - len(prompt)
+        if self.max_new_tokens is None or self.max_new_tokens <= room:
+            return ()
+        return (
+            say(
+                "max_new_tokens is {most}, but after the {count} tokens that stand there first only {room} of this "
+                "model's {max_len} positions are left",
+                most=self.max_new_tokens,
+                count=len(prompt),
+                room=room,
+                max_len=max_len,
+            ),
+        )
 
 
 GREEDY = Search()

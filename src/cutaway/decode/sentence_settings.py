@@ -142,7 +142,9 @@ def read_settings(folder: Path) -> SentenceSettings:
     beside = folder / "config_sentence_transformers.json"
     prompt = _read(_PromptFile, folder, beside).text(beside) if beside.is_file() else ""
     if prompt and not pooled.include_prompt:
-        raise CutawayError("{file}: include_prompt is false, which is not supported", file=file)
+        raise CutawayError(
+            "{file}: include_prompt is false, which is not supported; set it to true", file=file
+        )
     return SentenceSettings(
         _POOLINGS[ways[0]],
         len(steps) == len(_STEPS),
@@ -208,7 +210,11 @@ def _inside(folder: Path, path: Path) -> Path:
             "{folder}: {shown} is no path: {error}", folder=folder, shown=shown, error=error
         ) from error
     if not inside:
-        raise CutawayError("{folder}: {shown} leads out of the model folder", folder=folder, shown=shown)
+        raise CutawayError(
+            "{folder}: {shown} leads out of the model folder; name a folder within it",
+            folder=folder,
+            shown=shown,
+        )
     if too_long:
         raise CutawayError("{folder}: {shown} is too long for a path", folder=folder, shown=shown)
     return path

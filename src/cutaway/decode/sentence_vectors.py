@@ -92,7 +92,7 @@ def embed(
                 if not bool(vectors[batch].isfinite().all()):
                     raise CutawayError(
                         "{path}: the vector of a text is not a number: the model's weights are damaged, or too "
-                        "large for their type",
+                        "large for their type; fetch the weights again, or load them as float32",
                         path=loaded.path,
                     )
         if progress is not None:
@@ -128,7 +128,7 @@ def _rows(
     room = most - len(before) - len(after)
     if room < 1:
         raise CutawayError(
-            "{path}: the model reads at most {most} tokens, which leaves none for a text",
+            "{path}: the model reads at most {most} tokens, which leaves none for a text; raise max_seq_length",
             path=loaded.path,
             most=most,
         )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.decode.sampling import penalise_repetition
-from cutaway.decode.search import Limits, Search
+from cutaway.decode.search import Limits, Rules, Search
 from cutaway.errors import CutawayError
 from cutaway.tap import Trace
 from cutaway.words import Phrase, say
@@ -20,6 +20,8 @@ from cutaway.words import Phrase, say
 Finish = Literal["stop", "length"]  # the model ended the text, or a limit did
 Alternatives = list[tuple[int, float]]  # ids with their log-probabilities, best first
 
+# Where a row of what was written has no token, a shorter prompt beside a longer one.
+NOTHING = -1
 CROSS_ATTENTION = "decoder.layers.*.cross_attn.pattern"
 
 
@@ -41,13 +43,14 @@ class StepModel(Protocol[C_contra]):
 
 @dataclass(frozen=True)
 class Generated:
-    """One result: its new tokens, the end token included when there is one (`finish` "stop")."""
+    """One result: its new tokens, the end token included when there is one."""
 
     ids: list[int]
     log_probs: list[float]  # of each id, under the model itself: before penalties, temperature and filters
     finish: Finish
     score: float  # what it is ranked by: the sum of log-probabilities, divided by the length penalty
-    alternatives: list[Alternatives] = field(default_factory=list)  # per token, when asked for
+    # per token, when asked for: the most probable ones, and the chosen one
+    alternatives: list[Alternatives] = field(default_factory=list)
     cross_attention: Tensor | None = None  # (T, S) or (L, H, T, S): where it looked when it chose each token
 
 
@@ -81,6 +84,13 @@ class Stepper(Generic[C]):
                 "{name} is no torch module: its attention cannot be seen", name=type(model).__name__
             )
 
+    def start(self, rows: Sequence[int]) -> None:
+        """Begin with these of the prompts only."""
+        if len(rows) < len(self._prompts):
+            self._prompts = [self._prompts[row] for row in rows]
+            if rows:
+                self.select(torch.tensor(rows, device=self.device))
+
     def step(self, last: Tensor) -> Outlook:
         """`last` (R,) are the ids that were chosen at the step before; the first step reads the prompts."""
         if self.length:
@@ -106,14 +116,16 @@ class Stepper(Generic[C]):
             with self._trace:
                 logits = self._model.step(ids, self._cache, mask)
         except LookupError as error:
-            raise CutawayError("this model has no cross-attention: it reads no source text") from error
+            raise CutawayError(
+                "this model has no cross-attention: it reads no source text; ask of self-attention"
+            ) from error
         layers = torch.stack([calls.pop() for calls in self._trace.calls.values()], dim=1)
         return logits, layers.mean(dim=1) if self._search.attention == "mean" else layers
 
 
 class Choice:
-    """Which tokens may be chosen: ids that are never written, ends that come too early, and the repetition penalty.
-    It knows how long each prompt's result may become."""
+    """Which tokens may be chosen: ids that are never written, ends that come too early, the search's rules and its
+    repetition penalty. It knows how long each prompt's result may become."""
 
     def __init__(
         self,
@@ -121,7 +133,7 @@ class Choice:
         limits: Limits | Sequence[Limits],
         eos_id: int | Sequence[int] | None,
         forbidden: Sequence[int],
-        penalty: float,
+        search: Search,
         device: torch.device,
     ) -> None:
         each = [limits] * len(prompts) if isinstance(limits, Limits) else list(limits)
@@ -131,40 +143,102 @@ class Choice:
                 limits=len(each),
                 prompts=len(prompts),
             )
+        self._penalty, self._rules, self._device = (
+            search.sampling.repetition_penalty,
+            search.rules or Rules(),
+            device,
+        )
         ends = [] if eos_id is None else [eos_id] if isinstance(eos_id, int) else list(eos_id)
-        self.ends = torch.tensor(ends, dtype=torch.long, device=device)
+        self.ends = self._ids(ends)
         self.most = [limit.room(prompt) for limit, prompt in zip(each, prompts, strict=True)]
-        self._least = [limit.min_new_tokens for limit in each]
-        self._forbidden = torch.tensor(list(forbidden), dtype=torch.long, device=device)
-        self._prompts, self._penalty = prompts, penalty
-        self._seen: Tensor | None = None  # (R, V) bool, only kept for the repetition penalty
+        self._least = [limit.least(prompt) for limit, prompt in zip(each, prompts, strict=True)]
+        words = set(self._rules.bad_words) - {(end,) for end in ends}
+        single = [word[0] for word in words if len(word) == 1]
+        self._never = self._ids([*forbidden, *self._rules.suppressed, *single])
+        self._bad_words = [(self._ids(word[:-1]), word[-1]) for word in words if len(word) > 1]
+        # what stands in each row, for what depends on it
+        self._written: Tensor | None = None
+        if self._penalty != 1 or self._rules.no_repeat_ngram or self._bad_words:
+            longest = max(map(len, prompts), default=0)
+            rows = [[NOTHING] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
+            self._written = torch.tensor(rows, dtype=torch.long, device=device).view(len(rows), longest)
 
-    def penalised(self, logits: Tensor) -> Tensor:
-        """logits (R, V) with tokens that stand in their row already made less likely."""
-        if self._penalty == 1:
-            return logits
-        if self._seen is None:
-            self._seen = torch.zeros_like(logits, dtype=torch.bool)
-            for row, prompt in enumerate(self._prompts):
-                self._seen[row, list(prompt)] = True
-        return penalise_repetition(logits, self._seen, self._penalty)
+    def start(self, rows: Sequence[int]) -> None:
+        """Begin with these of the prompts only."""
+        if self._written is not None:
+            self._written = self._written[list(rows)]
 
-    def allowed(self, logits: Tensor, prompts: Sequence[int], length: int) -> Tensor:
-        """logits (R, V) with what cannot be token `length` (from 1) of a row at -inf; `prompts` are the rows' own."""
-        if len(self._forbidden):
-            logits = logits.index_fill(1, self._forbidden, -math.inf)
+    def penalised(self, scores: Tensor) -> Tensor:
+        """scores (R, V) with tokens that stand in their row already made less likely."""
+        if self._penalty == 1 or self._written is None:
+            return scores
+        # one column more, for where a row has no token
+        seen = torch.zeros(len(scores), scores.shape[1] + 1, dtype=torch.bool, device=scores.device)
+        seen.scatter_(1, self._written % seen.shape[1], True)
+        return penalise_repetition(scores, seen[:, :-1], self._penalty)
+
+    def allowed(self, scores: Tensor, prompts: Sequence[int], length: int) -> Tensor:
+        """scores (R, V) with what cannot be token `length` (from 1) of a row at -inf; `prompts` are the rows' own."""
+        scores = self._not_repeated(scores)
         early = [length <= self._least[prompt] for prompt in prompts]
         if len(self.ends) and any(early):
-            rows = torch.tensor(early, device=logits.device)[:, None]
-            ends = logits[:, self.ends].masked_fill(rows, -math.inf)
-            logits = logits.index_copy(1, self.ends, ends)
-        return logits
+            rows = torch.tensor(early, device=scores.device)[:, None]
+            ends = scores[:, self.ends].masked_fill(rows, -math.inf)
+            scores = scores.index_copy(1, self.ends, ends)
+        if forced := [row for row, prompt in enumerate(prompts) if self.forced(prompt, length)]:
+            rows = torch.tensor(forced, device=scores.device)
+            only = scores.new_full((len(forced), scores.shape[1]), -math.inf)
+            only[:, list(self._rules.end_at_limit)] = 0.0
+            scores = scores.index_copy(0, rows, only)
+        if len(self._never):
+            scores = scores.index_fill(1, self._never, -math.inf)
+        if length == 1 and self._rules.suppressed_first:
+            scores = scores.index_fill(1, self._ids(self._rules.suppressed_first), -math.inf)
+        return scores
+
+    def forced(self, prompt: int, length: int) -> bool:
+        """Whether token `length` of a prompt's result is an end that its limit forces."""
+        return bool(self._rules.end_at_limit) and length == self.most[prompt]
 
     def follow(self, rows: Tensor | None, ids: Tensor) -> None:
         """Let what stands in each row follow the rows (R',) that go on, None for all, and their new ids (R',)."""
-        if self._seen is not None:
-            seen = self._seen if rows is None else self._seen[rows]
-            self._seen = seen.scatter_(1, ids[:, None], True)
+        if self._written is not None:
+            written = self._written if rows is None else self._written[rows]
+            self._written = torch.cat([written, ids[:, None]], dim=1)
+
+    def _not_repeated(self, scores: Tensor) -> Tensor:
+        """scores (R, V) with what would repeat an n-gram, or complete a bad word, at -inf."""
+        written, n = self._written, self._rules.no_repeat_ngram
+        if written is None:
+            return scores
+        length = written.shape[1]
+        if 0 < n <= length:
+            grams = written.unfold(1, n, 1)  # (R, length - n + 1, n)
+            same = (grams[..., :-1] == written[:, None, length - n + 1 :]).all(dim=-1)
+            row, place = (same & (grams != NOTHING).all(dim=-1)).nonzero(as_tuple=True)
+            scores = scores.index_put((row, grams[row, place, -1]), scores.new_tensor(-math.inf))
+        for begun, last in self._bad_words:
+            if len(begun) <= length:
+                (row,) = (written[:, -len(begun) :] == begun).all(dim=-1).nonzero(as_tuple=True)
+                scores = scores.index_put((row, torch.full_like(row, last)), scores.new_tensor(-math.inf))
+        return scores
+
+    def _ids(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor(list(ids), dtype=torch.long, device=self._device)
+
+
+def nothing_left(length: int) -> CutawayError:
+    """What to say where no token may be chosen."""
+    return CutawayError(
+        "at new token {number} no token may be written: all are forbidden, or ruled out by what the search was "
+        "given; allow some",
+        number=length,
+    )
+
+
+def with_chosen(alternatives: Alternatives, id: int, log_prob: float) -> Alternatives:
+    """The most probable tokens of a place, and after them the one that was chosen where it is none of them."""
+    return alternatives if any(other == id for other, _ in alternatives) else [*alternatives, (id, log_prob)]
 
 
 def check_finite(log_total: Tensor, where: Phrase) -> None:
@@ -172,7 +246,7 @@ def check_finite(log_total: Tensor, where: Phrase) -> None:
     if not bool(log_total.isfinite().all()):
         raise CutawayError(
             "the model's output {where} is not a number: its weights are damaged, or too large for "
-            "their type",
+            "their type; fetch the weights again, or load them as float32",
             where=where,
         )
 

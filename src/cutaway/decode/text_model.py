@@ -48,6 +48,9 @@ class Hypothesis:
     cross_attention: Tensor | None = None
 
 
+NOTHING = Hypothesis("", [], [], [], 0.0, "stop", [])
+
+
 @dataclass(frozen=True)
 class StreamedToken:
     """One token as soon as it is chosen. The joined `text` of all is the whole result; it may be empty while a
@@ -81,7 +84,11 @@ def tokenizer_for(loaded: Loaded, family: str) -> Tokenizer:
             command=COMMANDS[loaded.config.family],
         )
     if loaded.tokenizer is None:
-        raise CutawayError("{path} has no tokenizer, so it cannot work with text", path=loaded.path)
+        raise CutawayError(
+            "{path} has no tokenizer, so it cannot work with text; "
+            "lay the model's tokenizer.json or vocabulary files beside it",
+            path=loaded.path,
+        )
     if loaded.tokenizer.vocab_size > loaded.config.vocab_size:
         raise CutawayError(
             "{path}: the tokenizer has {pieces} pieces, but the model's vocab_size is "

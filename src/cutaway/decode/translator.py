@@ -1,65 +1,33 @@
-"""Texts in, translations out: which language into which, how the model is told, and the encoder-decoder with its
-tokenizer."""
+"""Texts in, translations out: the encoder-decoder with its tokenizer."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-import opencc
 import torch
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
+from cutaway.decode.route import Language, route, simplified
 from cutaway.decode.search import GREEDY, USUAL, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
-from cutaway.errors import CutawayError, nearest
+from cutaway.decode.translation import Sentence, Source, Translation, put_together
+from cutaway.errors import CutawayError
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
-from cutaway.text.tokens.tokenizer import Tokenizer
-from cutaway.words import Phrase, Text, listed, say
-
-Language = str  # "en" or "zh"
-OURS = {"en": ">>eng<<", "zh": ">>zho<<"}
-# What names a language before the source (OPUS-MT), the best name first.
-_BEFORE_SOURCE = {
-    "en": (OURS["en"], ">>en<<"),
-    "zh": (OURS["zh"], ">>cmn_Hans<<", ">>cmn<<", ">>zh<<", ">>zh_CN<<", ">>zh_cn<<"),
-}
-# What names a language where a text of it begins, source and target alike (M2M100; NLLB; mBART-50).
-_BEFORE_BOTH = {"en": ("__en__", "eng_Latn", "en_XX"), "zh": ("__zh__", "zho_Hans", "zh_CN")}
-
-_HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003347f]")
+from cutaway.text.display import has_han
+from cutaway.text.folding import edges, folded, is_blank, trimmed
+from cutaway.text.sentence_ends import ADDRESS, sentences
+from cutaway.text.tokens.encoding import Encoding
+from cutaway.words import Phrase, Text, say
 
 _BEAM = Search(beam=4)
 _ONE = say("the text")
-_EMPTY = text_model.Hypothesis("", [], [], [], 0.0, "stop", [])
+_LATIN_END = "\u0250"  # where the letters of Latin end that European languages use
 
 
-@dataclass(frozen=True)
-class Source:
-    """A text made ready for the encoder. Of a blank text there are no ids, else the language token if the model has
-    one, the text's, and the end token."""
-
-    text: str  # as it was given
-    to: Language | None  # None for a model of one direction
-    ids: list[int]
-    pieces: list[str]  # as a reader sees them
-    notes: tuple[Phrase, ...]  # what was done to the text on the way
-    cut: bool  # whether its end was left out
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A source and what became of it, the best first."""
-
-    source: Source
-    hypotheses: list[text_model.Hypothesis]
-
-    @property
-    def best(self) -> text_model.Hypothesis:
-        return self.hypotheses[0]
+class TooLong(CutawayError):
+    """A text, or a sentence of one, that has more tokens than the model reads at a time."""
 
 
 class Translator:
@@ -82,7 +50,6 @@ class Translator:
                 missing=missing,
             )
         self._forbidden = text_model.unwanted_ids(loaded, self.tokenizer)
-        self._route = route(self.tokenizer, self.end_ids[0])
         forced = loaded.generation.get("forced_bos_token_id")
         if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
             raise CutawayError(
@@ -90,9 +57,9 @@ class Translator:
                 path=loaded.path,
                 forced=forced,
             )
-        # what the decoder reads before it writes: its start token, and what is forced on it as the first word
-        self._start = self.config.decoder_start_id
-        self._forced = [] if forced is None else [forced]
+        starts = [] if forced is None else [forced]
+        self._route = route(self.tokenizer, self.end_ids[0], self.config.decoder_start_id, starts)
+        self._unsure_below = _unsure_below(loaded)
 
     @property
     def languages(self) -> list[Language]:
@@ -107,26 +74,57 @@ class Translator:
         search: Search = _BEAM,
         limits: Limits = USUAL,
         truncate: bool = False,
+        split: bool = True,
         batch_size: int = 32,
-        numbered_from: int = 1,
+        names: Sequence[Text] | None = None,
+        on_too_long: Callable[[int, TooLong], None] | None = None,
     ) -> list[Translation]:
         """One translation a text, in order; a blank text gives an empty one.
 
-        `to` is "en" or "zh"; None decides by the text. `search` is a beam of 4 unless given. A translation has at most
-        twice the source's tokens and 20 unless `limits` has a number, and never more than the model's positions.
-        `truncate` cuts a text that is too long for the model (and notes it) instead of refusing it.
-        Raises CutawayError for a language that the model cannot be asked for, and for texts beyond the position limit,
-        which it names by their number, counted from `numbered_from`.
+        `to` names a language that the model has a mark for, in any spelling (see `route.Route.named`); None: what the
+        model usually writes, else en or zh by the text. `search` is a beam of 4 unless given. A text is translated
+        sentence by sentence, or in one piece without `split`. A translation has at least one token, at most twice the
+        source's and 20 unless `limits` has a number, and never more than the model's positions. Our own models leave
+        as it is what has no letters and what is in the wanted language already; so is whatever a model has no words
+        for. `truncate` cuts a sentence that is too long for the model (and notes it) instead of refusing it.
+        Raises CutawayError for a language that the model cannot be asked for, and TooLong for a text beyond the
+        position limit, which it calls by its name of `names` ("text 2"); `on_too_long` hears of each such text, by its
+        place, in the place of the first being raised, and their translations are empty.
         """
-        several = len(texts) > 1 or numbered_from > 1
-        sources = [
-            self.prepare(
-                text, to=to, truncate=truncate, name=say("text {number}", number=number) if several else _ONE
+        if names is None:
+            numbered = (say("text {number}", number=number) for number in range(1, len(texts) + 1))
+            names = [_ONE] if len(texts) == 1 else list(numbered)
+        read: list[list[Sentence]] = []
+        for place, (text, name) in enumerate(zip(texts, names, strict=True)):
+            try:
+                read.append(self._read(text, to, limits, truncate, split, name))
+            except TooLong as error:
+                if on_too_long is None:
+                    raise
+                on_too_long(place, error)
+                read.append([])
+        sources = [each.source for parts in read for each in parts]
+        written = iter(self.write(sources, search=search, limits=limits, batch_size=batch_size))
+        return [
+            put_together(
+                text,
+                self._route.direction(text, to),
+                [_judged(each, next(written), self._unsure_below) for each in parts],
             )
-            for number, text in enumerate(texts, start=numbered_from)
+            for text, parts in zip(texts, read, strict=True)
         ]
-        found = [Translation(source, [_EMPTY]) for source in sources]
-        for places in batches([source.ids for source in sources], batch_size):
+
+    def write(
+        self,
+        sources: Sequence[Source],
+        *,
+        search: Search = _BEAM,
+        limits: Limits = USUAL,
+        batch_size: int = 32,
+    ) -> list[list[text_model.Hypothesis]]:
+        """What the model writes for each source that `prepare` made, the best first; nothing for one without ids."""
+        found = [[text_model.NOTHING] for _ in sources]
+        for places in batches([each.ids for each in sources], batch_size):
             if not (batch := [i for i in places if sources[i].ids]):
                 continue
             results = generate(
@@ -134,17 +132,15 @@ class Translator:
                 self._begin([sources[i].ids for i in batch]),
                 [self.start(sources[i]) for i in batch],
                 search=search,
-                limits=[self._limits(sources[i], limits) for i in batch],
+                limits=[self.limits(sources[i].ids, limits) for i in batch],
                 eos_id=self.end_ids,
                 forbidden=self._forbidden,
                 places=batch,
             )
+            full = search.attention == "full"
             for i, result in zip(batch, results, strict=True):
-                source, full = sources[i], search.attention == "full"
-                hypotheses = [
-                    text_model.readable(self.tokenizer, each, len(source.ids), full) for each in result
-                ]
-                found[i] = Translation(source, hypotheses)
+                n_source = len(sources[i].ids)
+                found[i] = [text_model.readable(self.tokenizer, each, n_source, full) for each in result]
         return found
 
     def stream(
@@ -156,9 +152,9 @@ class Translator:
         limits: Limits = USUAL,
         truncate: bool = False,
     ) -> Iterator[text_model.StreamedToken]:
-        """Translate one text greedily or by sampling, token by token; a blank text gives none. `prepare` tells
-        the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
-        source = self.prepare(text, to=to, truncate=truncate)
+        """Translate one text in one piece, greedily or by sampling, token by token; a blank text gives none. `prepare`
+        tells the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
+        source = self.prepare(text, to=to, limits=limits, truncate=truncate)
         if not source.ids:
             return iter(())
         steps = stream(
@@ -166,42 +162,64 @@ class Translator:
             self._begin([source.ids]),
             [self.start(source)],
             search=search,
-            limits=self._limits(source, limits),
+            limits=self.limits(source.ids, limits),
             eos_id=self.end_ids,
             forbidden=self._forbidden,
         )
         return text_model.read_stream(self.tokenizer, steps)
 
     def prepare(
-        self, text: str, *, to: Language | None = None, truncate: bool = False, name: Text = _ONE
+        self,
+        text: str,
+        *,
+        to: Language | None = None,
+        limits: Limits = USUAL,
+        truncate: bool = False,
+        name: Text = _ONE,
     ) -> Source:
-        """What the encoder will read for `text`; `name` is what messages call it. Errors as in `translate`."""
-        to = self._direction(text, to)
+        """What the encoder reads for `text` in one piece; `name` is what messages call it. Errors as in `translate`.
+
+        What cannot be seen at the edges of the text is left out. For our own models, which were taught simplified
+        characters, the rest is brought to what they know too (see `folded`)."""
+        to = self._route.direction(text, to)
+        if is_blank(text):
+            return Source(text, to, [], [], [], (), False)
         notes: list[Phrase] = []
-        plain = simplified(text) if self._route.simplified else text
-        if plain != text:
+        plain = folded(text, self._knows) if self._route.ours else trimmed(text)
+        if self._route.ours and (simple := simplified(plain.text)) != plain.text:
+            # of as many characters, in the same places
+            plain = replace(plain, text=simple)
             notes.append(say("traditional Chinese characters were converted to simplified ones"))
         if to == "zh" and has_han(text):
             notes.append(
                 say("the text has Chinese characters already, and was translated into Chinese as asked")
             )
-        encoding = self.tokenizer.encode(plain)
-        if not encoding.ids or not text.strip():
-            return Source(text, to, [], [], (), False)
-        before, after = self._route.around(to)
+        if mark := self._route.spelled(text):
+            notes.append(
+                say(
+                    "{mark} in the text was read as letters: a language is named apart from it (to)",
+                    mark=mark,
+                )
+            )
+        encoding = self.tokenizer.encode(plain.text)
+        if not encoding.ids:
+            return Source(text, to, [], [], [], (), False)
+        before, after = self._route.around(text, to)
         room = self.config.max_len - len(before) - len(after)
         whole = kept = len(encoding.ids)
         if whole > room:
             if not truncate:
-                raise CutawayError(
-                    "{name} has {count} tokens, but this model reads at most {room} at a time ({max_len} "
-                    "positions); translate it sentence by sentence, or cut it (truncate)",
-                    name=name,
-                    count=whole,
-                    room=room,
-                    max_len=self.config.max_len,
+                raise TooLong(
+                    say(
+                        "{name} has {count} tokens, but this model reads at most {room} at a time ({max_len} "
+                        "positions); make shorter sentences of it, or cut it (truncate)",
+                        name=name,
+                        count=whole,
+                        room=room,
+                        max_len=self.config.max_len,
+                    )
                 )
-            kept = max((group[-1] + 1 for group in encoding.characters if group[-1] < room), default=0)
+            kept = _fitting(encoding, room)
             notes.append(
                 say(
                     "only the first {kept} of the text's {count} tokens were translated",
@@ -209,42 +227,57 @@ class Translator:
                     count=whole,
                 )
             )
+        notes += limits.shortened(self._route.begin(to), self.config.max_len)
         ids = [*before, *encoding.ids[:kept], *after]
         named = self.tokenizer.readable
         pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]
-        return Source(text, to, ids, pieces, tuple(notes), kept < whole)
-
-    def _direction(self, text: str, to: Language | None) -> Language | None:
-        if to is not None and to not in OURS:
-            raise CutawayError(
-                "to is {to!r}{hint}, expected one of {languages}",
-                to=to,
-                hint=nearest(to, OURS),
-                languages=listed(OURS),
-            )
-        if to is not None and not self._route.ways:
-            raise CutawayError(
-                "this model has no language token for {to!r}: it translates one way only, so leave out "
-                "the target language",
-                to=to,
-            )
-        if not self._route.ways:
-            return None
-        to = to or target_of(text)
-        if to not in self._route.ways:
-            raise CutawayError(
-                "this model does not translate into {to!r}, only into {languages}",
-                to=to,
-                languages=listed(self._route.ways),
-            )
-        return to
+        offsets = plain.traced(encoding.offsets[:kept])
+        first, last = edges(text) if kept == whole else (edges(text)[0], offsets[-1][1])
+        around = [(first, first)] * len(before), [(last, last)] * len(after)
+        return Source(text, to, ids, pieces, [*around[0], *offsets, *around[1]], tuple(notes), kept < whole)
 
     def start(self, source: Source) -> list[int]:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
-        return [self._start, *(self._route.start(source.to) or self._forced)]
+        return self._route.begin(source.to)
 
-    def _limits(self, source: Source, limits: Limits) -> Limits:
-        return limits.within(self.config.max_len, usual=2 * len(source.ids) + 20)
+    def limits(self, source: Sequence[int], limits: Limits = USUAL) -> Limits:
+        """How long what is written for these source ids may be: nothing only if that is asked for, and at most twice as
+        long and 20."""
+        least = 0 if limits.max_new_tokens == 0 else max(1, limits.min_new_tokens)
+        return replace(limits, min_new_tokens=least).within(self.config.max_len, usual=2 * len(source) + 20)
+
+    def _read(
+        self, text: str, to: Language | None, limits: Limits, truncate: bool, split: bool, name: Text
+    ) -> list[Sentence]:
+        """The sentences of a text, not yet translated."""
+        direction = self._route.direction(text, to)
+        places = sentences(text) if split else [edges(text)] * (not is_blank(text))
+        read: list[Sentence] = []
+        for number, (start, end) in enumerate(places, start=1):
+            part = text[start:end]
+            called = say("sentence {number} of {name}", number=number, name=name) if len(places) > 1 else name
+            left = self._untranslatable(part, direction)
+            source = Source(part, direction, [], [], [], (), False)
+            if left is None:
+                source = self.prepare(part, to=direction, limits=limits, truncate=truncate, name=called)
+            read.append(Sentence(start, end, source, [], () if left is None else (left,)))
+        return read
+
+    def _untranslatable(self, text: str, to: Language | None) -> Phrase | None:
+        """Why our own models leave a sentence as it is, if they do."""
+        if not self._route.ours:
+            return None
+        letters = [each for each in ADDRESS.sub("", text) if each.isalpha()]
+        if not letters:
+            return say("there are no words in it; it was left as it is")
+        if to == "en" and all(each < _LATIN_END for each in letters):
+            return say("it is in English already; it was left as it is")
+        if to == "zh" and all(map(has_han, letters)):
+            return say("it is in Chinese already; it was left as it is")
+        return None
+
+    def _knows(self, character: str) -> bool:
+        return self.tokenizer.id(character) is not None
 
     def _begin(self, sources: Sequence[Sequence[int]]) -> Cache:
         ids, mask = pad_right(sources, self.config.pad_id or 0, next(self.model.parameters()).device)
@@ -252,62 +285,44 @@ class Translator:
             return self.model.begin(ids, mask)
 
 
-@dataclass(frozen=True)
-class Route:
-    """How a model is told what to do. `ways` are the languages it can be asked for, each with its token, none where
-    it only does one thing; `begins_target` says that the token begins the target, and the source's begins it."""
-
-    ways: Mapping[Language, int]
-    begins_target: bool
-    before: tuple[int, ...]  # what stands around a source whatever the language
-    after: tuple[int, ...]
-    simplified: bool  # the model was trained on simplified characters only
-
-    def around(self, to: Language | None) -> tuple[list[int], list[int]]:
-        """The control tokens before and after a source that is to be translated into `to`."""
-        if to is None:
-            return list(self.before), list(self.after)
-        other = next((id for language, id in self.ways.items() if language != to), None)
-        named = other if self.begins_target else self.ways[to]
-        return [*([] if named is None else [named]), *self.before], list(self.after)
-
-    def start(self, to: Language | None) -> list[int]:
-        """What the decoder reads after its start token before it begins to write."""
-        return [self.ways[to]] if to is not None and self.begins_target else []
+def _judged(
+    sentence: Sentence, written: Sequence[text_model.Hypothesis], unsure_below: float | None
+) -> Sentence:
+    """The sentence with its translations, and what is to be said of them. One in which nothing is to be seen comes
+    last; where there is no other, the sentence stands in its place as it is."""
+    ranked, notes = sorted(written, key=lambda each: is_blank(each.text)), list(sentence.notes)
+    best = ranked[0]
+    if is_blank(best.text):
+        ranked[0] = replace(best, text=sentence.source.text)
+        if not notes:
+            notes.append(say("the model has no words for it; it was left as it is"))
+    elif best.finish == "length":
+        n = len(best.ids)
+        notes.append(say("the translation was cut at the limit of {n} tokens", n=n))
+    elif unsure_below is not None and sum(best.log_probs) / len(best.ids) < unsure_below:
+        notes.append(say("the model is unsure of this translation"))
+    return replace(sentence, hypotheses=ranked, notes=tuple(notes))
 
 
-def route(tokenizer: Tokenizer, end_id: int) -> Route:
-    """The route that a model's vocabulary shows: by its language tokens, and by what its tokenizer.json puts around a
-    text. Every source ends with the end token."""
-    before, after = tokenizer.around
-    for names, begins_target in ((_BEFORE_SOURCE, False), (_BEFORE_BOTH, True)):
-        found = {language: _first_control(tokenizer, tokens) for language, tokens in names.items()}
-        ways = {language: id for language, id in found.items() if id is not None}
-        if ways:
-            ours = set(ways.values()) == {tokenizer.id(token) for token in OURS.values()}
-            return Route(ways, begins_target, (), (end_id,), simplified=ours)
-    return Route({}, False, tuple(before), tuple(after or [end_id]), simplified=False)
+def _fitting(encoding: Encoding, room: int) -> int:
+    """How many pieces to keep of more than there is room for, so that no character is cut in two. One of so many marks
+    that it alone has more pieces is cut between its marks."""
+    kept = max((group[-1] + 1 for group in encoding.characters if group[-1] < room), default=0)
+    if any(start < end for start, end in encoding.offsets[:kept]):
+        return kept
+    while room > 1 and encoding.offsets[room] == encoding.offsets[room - 1]:
+        room -= 1
+    return room
 
 
-def _first_control(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> int | None:
-    ids = (tokenizer.id(token) for token in tokens)
-    return next((id for id in ids if id is not None and tokenizer.is_control(id)), None)
-
-
-def target_of(text: str) -> Language:
-    """The language to translate into when none is given: English when there are Chinese characters, else Chinese."""
-    return "en" if has_han(text) else "zh"
-
-
-def has_han(text: str) -> bool:
-    return _HAN.search(text) is not None
-
-
-def simplified(text: str) -> str:
-    """Traditional Chinese characters as simplified ones, by the dictionaries of OpenCC ("t2s")."""
-    return _converter().convert(text) if has_han(text) else text
-
-
-@cache
-def _converter() -> opencc.OpenCC:
-    return opencc.OpenCC("t2s")
+def _unsure_below(loaded: Loaded) -> float | None:
+    """The mean log-probability of a token below which a translation of this model is more often wrong than right, where
+    its generation_config.json says that it was measured."""
+    given = loaded.generation.get("unsure_below")
+    if given is not None and not (isinstance(given, int | float) and given <= 0):
+        raise CutawayError(
+            "{path}: unsure_below is {given!r}, expected a log-probability, 0 or less",
+            path=loaded.path,
+            given=given,
+        )
+    return given

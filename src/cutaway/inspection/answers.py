@@ -25,6 +25,7 @@ from cutaway.inspection.runs import run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import width
+from cutaway.text.sentence_ends import sentences
 from cutaway.words import Phrase, Text, say
 from cutaway.zoo import bundled, find
 
@@ -42,6 +43,7 @@ class Answer:
     options: Mapping[str, object]  # those that were given, as they were given
     output: str | None  # what the model wrote
     result: Drawn
+    notes: tuple[Phrase, ...] = ()  # what to know of how the text was read
 
     def page(self) -> Page:
         """The result's page, captioned."""
@@ -114,6 +116,7 @@ class Answer:
             "text": self.text,
             "options": plain(self.options),
             "output": self.output,
+            "notes": plain(self.notes),
             "command": self.command(),
             "python": self.python(),
             "result": plain(self.result),
@@ -159,7 +162,9 @@ class Session:
         of_run = _OF_RUN if question.subject == "text" else set()
         run_options = {name: options.pop(name) for name in of_run & set(options)}
         if question.subject == "text" and text is None:
-            raise CutawayError("{question} needs a text to look into", question=question.name)
+            raise CutawayError(
+                "{question} needs a text to look into; give it as the first argument", question=question.name
+            )
         if question.subject != "text" and text is not None:
             raise CutawayError(
                 "{question} is asked of the model alone: leave the text out", question=question.name
@@ -177,7 +182,19 @@ class Session:
         result = question(subject, options, progress)
         if isinstance(result, Translating):
             output = result.output
-        return Answer(question, self.model, text, given, output, result)
+        notes = self._notes(text or options.get("text"))
+        return Answer(question, self.model, text, given, output, result, notes)
+
+    def _notes(self, text: object) -> tuple[Phrase, ...]:
+        """That a translator reads several sentences as one here, though not where it translates."""
+        several = (
+            self.config.family == "encoder-decoder" and isinstance(text, str) and len(sentences(text)) > 1
+        )
+        remark = say(
+            "the text is looked into in one piece; `cutaway translate` goes through it sentence by sentence, so ask "
+            "of one sentence to see what it does"
+        )
+        return (remark,) if several else ()
 
 
 def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:

@@ -20,11 +20,12 @@ def diagram(config: ModelConfig) -> Diagram:
     if config.family != "encoder-decoder":
         blocks = _blocks(config, causal=config.family == "decoder-only", cross=False)
         return Diagram([Tower(top, [*head, *final], blocks, config.n_layers, below, say("ids"))])
-    encoder = _blocks(config, causal=False, cross=False)
+    source = config.encoder_side
+    encoder = _blocks(source, causal=False, cross=False)
     decoder = _blocks(config, causal=True, cross=True)
     return Diagram(
         [
-            Tower("", final, encoder, config.encoder_layers, below, say("source ids")),
+            Tower("", final, encoder, config.encoder_layers, [_input(source)], say("source ids")),
             Tower(top, [*head, *final], decoder, config.n_layers, below, say("target ids")),
         ],
         say("memory"),
@@ -49,7 +50,8 @@ def _head(config: ModelConfig) -> list[Box]:
         extras.append(say("soft cap ±{cap:g}", cap=config.logit_softcap))
     lines: list[Text] = [listed(extras)]
     if config.head == "masked":
-        dense = say("Linear {d:,}, {activation}", d=config.d_model, activation=ACTIVATIONS[config.activation])
+        activation = ACTIVATIONS[config.head_activation or config.activation]
+        dense = say("Linear {d:,}, {activation}", d=config.d_model, activation=activation)
         lines += [_norm(config), dense]
     return [Box(lines, "head")]
 
@@ -57,7 +59,7 @@ def _head(config: ModelConfig) -> list[Box]:
 def _input(config: ModelConfig) -> Box:
     lines: list[Text] = [_norm(config)] if config.embed_norm else []
     lines += [say("+ {n} segments", n=config.n_segments)] if config.n_segments else []
-    lines += [say("+ learned positions")] if config.position == "learned" else []
+    lines += [say("+ learned positions")] if "learned" in config.position else []
     lines += [say("+ sinusoidal positions")] if config.position == "sinusoidal" else []
     table = say("Embedding {vocabulary:,}×{d:,}", vocabulary=config.vocab_size, d=config.d_model)
     scaled = listed([table, f"×{config.embed_scale:.4g}"])
@@ -102,7 +104,7 @@ def _positions(config: ModelConfig) -> list[Text]:
         if config.rope_scaling is not None:
             parts.append(f"{config.rope_scaling.kind} ×{config.rope_scaling.factor:g}")
         found.append(listed(parts))
-    elif config.position == "relative":
+    elif "relative" in config.position:
         found.append(say("relative position bias"))
     elif config.position == "alibi":
         found.append(say("ALiBi position bias"))

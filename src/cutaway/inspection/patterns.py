@@ -89,7 +89,7 @@ def heads_of(
     queries = run.source if side == "encoder" else run.target
     keys = run.target if side == "decoder" else run.source
     assert queries is not None and keys is not None
-    wanted = chosen(say("head"), heads, run.loaded.config.n_heads)
+    wanted = chosen(say("head"), heads, there[0].attention.n_heads)
     return Heads(side, there, wanted, queries, keys, row_labels(run, side))
 
 

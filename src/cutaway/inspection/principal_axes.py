@@ -88,7 +88,9 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> PrincipalAxes:
         )
     points = points.detach().cpu().double()
     if not bool(points.isfinite().all()):
-        raise CutawayError("the points have values that are not finite: there is no distance to them")
+        raise CutawayError(
+            "the points have values that are not finite: there is no distance to them; the model's weights are damaged"
+        )
     mean = points.mean(dim=0)
     # R of X = QR has X's singular values and Vᵀ, whatever the number of rows.
     reduced = points.new_zeros(0, points.shape[1])
@@ -96,7 +98,9 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10) -> PrincipalAxes:
         reduced = torch.linalg.qr(torch.cat([reduced, block - mean]), mode="r").R
     _, sigma, directions = torch.linalg.svd(reduced, full_matrices=False)
     if float(sigma[0]) <= float(points.abs().max()) * len(points) * torch.finfo(torch.float64).eps:
-        raise CutawayError("the points are all the same: there is no direction in which they differ")
+        raise CutawayError(
+            "the points are all the same: there is no direction in which they differ; give different ones"
+        )
     axes, n = directions[:dims], len(points)
     axes = axes * axes.gather(1, axes.abs().argmax(dim=1, keepdim=True)).sign()
     kept = (sigma.square() / sigma.square().sum())[:dims].tolist()

@@ -10,9 +10,10 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
 from cutaway.decode.gaps import encode_with_gaps
+from cutaway.decode.route import Language
 from cutaway.decode.search import MAX_BEAM, Limits, Search
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
-from cutaway.decode.translator import Language, Translator
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.options import Option, bounded
 from cutaway.inspection.sentences import sentence_ids
@@ -157,7 +158,7 @@ class Run(Drawn):
         bad = [name for name, calls in trace.calls.items() if not all(map(bool, calls))]
         raise CutawayError(
             "{path}: the model's output is not a number, from {bad} on: its weights are damaged, "
-            "or too large for their type",
+            "or too large for their type; fetch the weights again, or load them as float32",
             path=self.loaded.path,
             bad=(bad or [say("its output head")])[0],
         )
@@ -166,7 +167,10 @@ class Run(Drawn):
 # How a translation comes about that is looked into.
 GivenTarget = Annotated[str | None, Option(say("A translation to look at in the place of the model's own."))]
 ToLanguage = Annotated[
-    Language | None, Option(say("Translate to zh or en; else it is told by the text's characters."))
+    Language | None,
+    Option(
+        say("Translate to zh, en or another language of the model; else it is told by the text's characters.")
+    ),
 ]
 Beam = Annotated[int, Option(say("Width of the search for the translation."), at_least=1, at_most=MAX_BEAM)]
 
@@ -228,9 +232,9 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
     translator = Translator(loaded)
     source = translator.prepare(text, to=to)
     if not source.ids:
-        raise CutawayError("the text is empty: there is nothing to look into")
+        raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     if target is None:
-        written = translator.translate([text], to=to, search=Search(beam=beam))[0].best.ids
+        written = translator.write([source], search=Search(beam=beam))[0][0].ids
     else:
         written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
     whole = [*translator.start(source), *written]
@@ -242,11 +246,13 @@ def _with_gaps(loaded: Loaded, text: str) -> Run:
     tokenizer = tokenizer_for(loaded, "encoder-only")
     ids, pieces = encode_with_gaps(tokenizer, text, mask_id_of(loaded))
     if len(ids) == sum(map(len, tokenizer.around)):
-        raise CutawayError("the text is empty: there is nothing to look into")
+        raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     if len(ids) > loaded.config.max_len:
         count, most = len(ids), loaded.config.max_len
         raise CutawayError(
-            "the text has {count} tokens, but this model reads at most {max_len}", count=count, max_len=most
+            "the text has {count} tokens, but this model reads at most {max_len}; give a shorter text",
+            count=count,
+            max_len=most,
         )
     tokens = Tokens(ids, pieces)
     return Run(loaded, tokens, None, tokens)

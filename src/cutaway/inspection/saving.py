@@ -33,7 +33,10 @@ def check_ending(option: str, path: Path, endings: Sequence[str]) -> None:
         )
     if not path.parent.is_dir():
         raise CutawayError(
-            "--{option} {path}: there is no folder {parent}", option=option, path=path, parent=path.parent
+            "--{option} {path}: there is no folder {parent}; make it first",
+            option=option,
+            path=path,
+            parent=path.parent,
         )
 
 

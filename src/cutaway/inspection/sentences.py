@@ -29,17 +29,20 @@ def sentence_ids(loaded: Loaded, text: str) -> list[int]:
     """
     tokenizer, settings = loaded.require_tokenizer(), read_settings(loaded.path)
     if not text.strip():
-        raise CutawayError("the text is empty: there is nothing to look into")
+        raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     before, after = tokenizer.around
     ids = [*before, *tokenizer.encode_ids([settings.read(text)])[0], *after]
     most = min(loaded.config.max_len, settings.max_tokens or loaded.config.max_len)
     if len(ids) > most:
         raise CutawayError(
-            "the text has {count} tokens, but this model reads at most {most}", count=len(ids), most=most
+            "the text has {count} tokens, but this model reads at most {most}; give a shorter text",
+            count=len(ids),
+            most=most,
         )
     if len(ids) == len(before) + len(after):
         raise CutawayError(
-            "no piece of the vocabulary is in the text {text!r}: there is nothing to look into", text=text
+            "no piece of the vocabulary is in the text {text!r}: there is nothing to look into; give another text",
+            text=text,
         )
     if max(ids) >= loaded.config.vocab_size:
         raise CutawayError(

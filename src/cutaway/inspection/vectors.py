@@ -137,7 +137,7 @@ def nearness(table: VectorTable, queries: Tensor, measure: Measure) -> Tensor:
         (id, *_) = (~near.isfinite()).any(dim=0).nonzero().flatten().tolist()
         raise CutawayError(
             "the {name} table has values that are not finite, first compared in the row of {label} "
-            "(id {id}): the model's weights are damaged",
+            "(id {id}): the model's weights are damaged; fetch them again",
             name=table.name,
             label=table.label(id),
             id=id,

@@ -108,7 +108,7 @@ class WeightMatrix(Drawn):
         if not all(bool(each.isfinite().all()) for each in (self.left, self.right) if each is not None):
             raise CutawayError(
                 "{name} has entries that are not finite, so it has no singular values: the model's "
-                "weights are damaged",
+                "weights are damaged; fetch them again",
                 name=self.name,
             )
         if self.right is None:
@@ -140,7 +140,7 @@ def matrices_named(
     if (side, layer, head) == (None, None, None):
         return ()
     if layer is None or head is None:
-        raise CutawayError("a head is named by both `layer` and `head`")
+        raise CutawayError("a head is named by both `layer` and `head`; give both, or a `parameter`")
     side = sides(loaded.model)[-1] if side is None else side
     return w_qk(loaded, side, layer, head), w_ov(loaded, side, layer, head)
 
@@ -211,7 +211,7 @@ def w_qk(loaded: Loaded, side: Side, layer: int, head: int) -> WeightMatrix:
             biases: attention.q_proj.bias is not None,
             normed: attention.q_norm is not None,
             rotated: position == "rotary" and not cross,
-            distance: position in ("relative", "alibi") and not cross,
+            distance: place.stack.relative is not None and not cross,
             capped: attention.softcap is not None,
             shared: attention.groups > 1,
             streams: cross,
@@ -277,4 +277,4 @@ def _columns(projection: nn.Linear, head: int, width: int) -> Tensor:
 def _head(loaded: Loaded, side: Side, layer: int, head: int) -> tuple[Place, int]:
     """The block of a head, and the head from 0."""
     (place,) = places(loaded.model, side, layer)
-    return place, one_of(say("head"), head, loaded.config.n_heads)
+    return place, one_of(say("head"), head, place.attention.n_heads)

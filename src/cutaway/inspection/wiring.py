@@ -161,7 +161,8 @@ def output_head(model: Model) -> Head:
     """What turns the residual stream into logits. CutawayError for a model that has none."""
     if not isinstance(model.head, Head):
         raise CutawayError(
-            "this model has no output head: it gives vectors and not words, so nothing in it can be read as words"
+            "this model has no output head: it gives vectors and not words, so nothing in it can be read as words; "
+            "`similarity` and `values` can be asked of it"
         )
     return model.head
 

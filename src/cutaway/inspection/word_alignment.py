@@ -52,9 +52,13 @@ def word_pieces(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[str]) 
                 spelled=_from(spelled, place),
             )
     if rest := _from(spelled, len(asked)):
-        raise CutawayError("the words end, but the pieces go on with {rest!r}", rest=rest)
+        raise CutawayError(
+            "the words end, but the pieces go on with {rest!r}; the words must spell the text", rest=rest
+        )
     if rest := _from(asked, len(spelled)):
-        raise CutawayError("the pieces end, but the words go on with {rest!r}", rest=rest)
+        raise CutawayError(
+            "the pieces end, but the words go on with {rest!r}; the words must spell the text", rest=rest
+        )
     groups: list[dict[int, None]] = [{} for _ in words]
     for (_, pieces), (_, at) in zip(spelled, asked, strict=True):
         groups[at].update(dict.fromkeys(pieces))
@@ -225,7 +229,7 @@ def check_range(gold: Gold, *, n_source: int, n_target: int, where: Text = _ALIG
         if source >= n_source or target >= n_target:
             raise CutawayError(
                 "{where}: link {source}-{target} (counted from 0) is out of range: there are "
-                "{n_source} source words and {n_target} target words",
+                "{n_source} source words and {n_target} target words; name words that are there",
                 where=where,
                 source=source,
                 target=target,

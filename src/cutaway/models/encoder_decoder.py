@@ -13,16 +13,17 @@ from cutaway.nn.stack import Stack
 
 
 class EncoderDecoder(nn.Module):
-    """Source ids (B, S) and target ids (B, T) to logits (B, T, V); one vocabulary for both sides."""
+    """Source ids (B, S) and target ids (B, T) to logits (B, T, V); one embedding matrix for both sides, or two."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.source_embed = Embedding(config)
-        self.target_embed = Embedding(config, self.source_embed.tokens)
-        self.encoder = Stack(config, config.encoder_layers, causal=False)
+        source = config.encoder_side
+        self.source_embed = Embedding(source)
+        self.target_embed = Embedding(config, self.source_embed.tokens if config.shared_tables else None)
+        self.encoder = Stack(source, config.encoder_layers, causal=False)
         self.decoder = Stack(config, config.n_layers, causal=True, cross=True)
-        self.head = HEADS[config.head](config, self.source_embed.tokens)
+        self.head = HEADS[config.head](config, self.target_embed.tokens)
         initialise(self, config)
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> Tensor:

@@ -37,7 +37,7 @@ class Attention(nn.Module):
     ):
         """`head_norm` makes the norm of each head's query and key, given its width."""
         super().__init__()
-        self.d_head, self.groups = d_head, n_heads // n_kv_heads
+        self.n_heads, self.d_head, self.groups = n_heads, d_head, n_heads // n_kv_heads
         self.scale = d_head**-0.5 if scale is None else scale
         self.softcap = softcap
         self.q_proj = Linear(d_model, n_heads * d_head, bias=use_bias)

@@ -22,7 +22,7 @@ class Embedding(nn.Module):
         self.scale, self.offset = config.embed_scale, config.position_offset
         rows = config.max_len + config.position_offset
         self.positions: nn.Embedding | Sinusoidal | None = None
-        if config.position == "learned":
+        if config.position in ("learned", "learned_relative"):
             self.positions = empty_table(rows, config.d_model)
         elif config.position == "sinusoidal":
             self.positions = Sinusoidal(rows, config.d_model, config.sinusoid)

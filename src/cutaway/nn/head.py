@@ -42,7 +42,7 @@ class MaskedHead(Head):
         super().__init__(config, tokens)
         self.dense = Linear(config.d_model, config.d_model)
         self.norm = make_norm(config.norm, config.d_model, config.norm_eps)
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = ACTIVATIONS[config.head_activation or config.activation]
 
     def transform(self, hidden: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(hidden)))
@@ -55,7 +55,9 @@ class NoHead(nn.Module):
         super().__init__()
 
     def forward(self, hidden: Tensor) -> Tensor:
-        raise CutawayError("this model has no output head: it gives vectors (hidden), not words (logits)")
+        raise CutawayError(
+            "this model has no output head: it gives vectors (hidden), not words (logits); call `hidden`"
+        )
 
 
 HEADS: dict[str, type[Head] | type[NoHead]] = {"linear": Head, "masked": MaskedHead, "none": NoHead}

@@ -26,7 +26,7 @@ class Stack(nn.Module):
                 self.local_rotary = Rotary(config.head_width, config.rope_local_base)
         self.window, self.window_layers = config.window, frozenset(config.window_layers)
         self.relative: biases.RelativeBias | biases.AlibiBias | None = None
-        if config.position == "relative":
+        if config.position in ("relative", "learned_relative"):
             buckets, distance = config.relative_buckets, config.relative_max_distance
             self.relative = biases.RelativeBias(config.n_heads, buckets, distance, bidirectional=not causal)
         elif config.position == "alibi":

@@ -297,13 +297,14 @@ class Terminal:
             yield from ((word, STYLES[kind]) for word in marked.split(" "))
 
     def _caption(self, caption: blocks.Caption | None) -> Iterator[RenderableType]:
-        """Where the page comes from, in two lines at most."""
+        """Where the page comes from, in three lines at most."""
         if caption is None:
             return
         into, beside = (" → ", " · ") if self.unicode else (" -> ", " - ")
         lines = (
             beside.join(each for each in (caption.model, caption.date) if each),
             into.join(" ".join(each.split()) for each in (caption.text, caption.output) if each),
+            caption.command,
         )
         yield ""
         yield Fitted(lambda room: [Words(truncate(legible(line), room), "dim") for line in lines if line])

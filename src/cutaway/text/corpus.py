@@ -9,15 +9,16 @@ import codecs
 import gzip
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BufferedIOBase
 from itertools import zip_longest
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from cutaway.errors import CutawayError, about, brief, nearest
-from cutaway.files import json_value, unreadable
+from cutaway.files import json_value, likely_encoding, marked_encoding, unreadable
 from cutaway.words import Phrase, Text, listed, say
 
 Errors = Literal["strict", "replace", "skip"]
@@ -62,7 +63,8 @@ def read_lines(path: str | Path, errors: Errors = "strict", report: Report | Non
     """The lines of a file without their ends, blank ones included.
 
     `errors`: "strict" raises CutawayError with file, line and byte offset at the first bad byte or NUL; "replace" puts
-    U+FFFD; "skip" leaves the line out. `report` counts both. UTF-16 is recognised by its mark and always refused.
+    U+FFFD; "skip" leaves the line out. `report` counts both. UTF-16 and UTF-32 are recognised by their mark and always
+    refused.
     """
     for _, line in numbered_lines(Path(path), errors, report or Report()):
         if line is not None:
@@ -71,21 +73,41 @@ def read_lines(path: str | Path, errors: Errors = "strict", report: Report | Non
 
 def numbered_lines(path: Path, errors: Errors, report: Report) -> Iterator[tuple[int, str | None]]:
     """Line number from 1 and line; None stands for one that is skipped."""
+    return _checked(raw_lines(path), path, path.name, errors, report)
+
+
+def stream_lines(stream: Iterable[bytes], place: Text) -> Iterator[str]:
+    """The lines of a stream, each as soon as it is there, as strictly as those of a file; `place` is what errors call
+    it."""
+    for _, line in _checked(stream, place, None, "strict", Report()):
+        assert line is not None, "strict reading skips nothing"
+        yield line
+
+
+def _checked(
+    lines: Iterable[bytes], place: Path | Text, name: str | None, errors: Errors, report: Report
+) -> Iterator[tuple[int, str | None]]:
+    """The lines of a file called `name`, or of a stream."""
     if errors not in ("strict", "replace", "skip"):
         raise CutawayError("errors is {errors!r}, expected strict, replace or skip", errors=errors)
     start = 0  # byte of the (unpacked) file where the line begins
-    for number, raw in enumerate(raw_lines(path), 1):
+    beginning = b""
+    for number, raw in enumerate(lines, 1):
         report.lines += 1
         head = 0
         if number == 1:
-            if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            beginning = raw[:4]
+            if marked := marked_encoding(beginning):
                 raise CutawayError(
-                    "{path}: UTF-16, expected UTF-8; convert it with iconv -f UTF-16 -t UTF-8 {name} > "
-                    "new-file",
-                    path=path,
-                    name=path.name,
+                    "{place}: {encoding}, expected UTF-8; convert it with {command}",
+                    place=place,
+                    encoding=marked,
+                    command=_conversion(marked, name),
                 )
             head = 3 if raw.startswith(codecs.BOM_UTF8) else 0
+            # a mark alone is no line
+            if raw == codecs.BOM_UTF8 and name is None:
+                return
         end = len(raw) - raw.endswith(b"\n")
         end -= raw.endswith(b"\r\n")
         line, bad = _decode(memoryview(raw)[head:end])
@@ -93,7 +115,7 @@ def numbered_lines(path: Path, errors: Errors, report: Report) -> Iterator[tuple
             at = head + bad
             problem = say(
                 "{path}:{line}: {what} at byte {in_line} of the line, byte {in_file} of the file",
-                path=path,
+                path=place,
                 line=number,
                 what=_NOT_UTF8 if raw[at] else _NUL,
                 in_line=at + 1,
@@ -101,7 +123,7 @@ def numbered_lines(path: Path, errors: Errors, report: Report) -> Iterator[tuple
             )
             if errors == "strict":
                 raise CutawayError(
-                    '{problem}; errors="replace" or "skip" goes on and counts such lines', problem=problem
+                    "{problem}; {advice}", problem=problem, advice=_advice(raw, beginning, name)
                 )
             report.note(problem)
             if errors == "skip":
@@ -115,6 +137,25 @@ def numbered_lines(path: Path, errors: Errors, report: Report) -> Iterator[tuple
         start += len(raw)
         raw = b""  # a long line is not kept while it is worked on
         yield number, line
+
+
+def _advice(line: bytes, beginning: bytes, name: str | None) -> Phrase:
+    """What to do about a line that is not UTF-8."""
+    likely = likely_encoding(line, beginning)
+    if likely is not None:
+        command = _conversion(likely, name)
+        return say("it seems to be {encoding}: convert it with {command}", encoding=likely, command=command)
+    return say(
+        "expected UTF-8: convert it with {command} from its encoding, or mend the line (in a recipe, "
+        'errors = "replace" or "skip" goes on and counts such lines)',
+        command=_conversion("ENCODING", name),
+    )
+
+
+def _conversion(encoding: str, name: str | None) -> str:
+    """The command that makes UTF-8 of a file, or of what comes through a pipe."""
+    command = f"iconv -f {encoding} -t UTF-8"
+    return f"{command} {quote(name)} > new-file" if name is not None else f"… | {command} | cutaway …"
 
 
 def _decode(data: memoryview) -> tuple[str | None, int | None]:
@@ -141,12 +182,14 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     except FileNotFoundError as error:
         beside = [other.name for other in path.parent.glob("*")] if path.parent.is_dir() else []
         raise CutawayError(
-            "{path}: no such file{hint}", path=path, hint=nearest(path.name, beside)
+            "{path}: no such file{hint}; check the path", path=path, hint=nearest(path.name, beside)
         ) from error
     except IsADirectoryError as error:
         raise CutawayError("{path}: a folder, expected a file", path=path) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise CutawayError("{path}: damaged or cut gzip file: {error}", path=path, error=error) from error
+        raise CutawayError(
+            "{path}: damaged or cut gzip file: {error}; fetch it again", path=path, error=error
+        ) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -230,7 +273,9 @@ def read_tsv(
             columns = first.split("\t")
         known = ", ".join(columns)
         if len(set(columns)) < len(columns):
-            raise CutawayError("two columns of one name among {columns}", columns=known)
+            raise CutawayError(
+                "two columns of one name among {columns}; give each its own name", columns=known
+            )
         for name in (source, target, domain):
             if name is not None and name not in columns:
                 hint = nearest(name, columns)
@@ -288,11 +333,11 @@ def read_parallel(
 
 def read_jsonl(
     path: str | Path, fields: Sequence[str], errors: Errors = "strict", report: Report | None = None
-) -> Iterator[tuple[str, ...]]:
-    """The named string fields of each line's JSON object; blank lines are left out and counted.
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Each line's number and the named string fields of its JSON object; blank lines are left out and counted.
 
-    Bad JSON, a value that is no string, a missing field, duplicate keys, NaN, lone surrogates and absurd nesting are
-    CutawayErrors with file and line (counted and left out with `errors="skip"`)."""
+    Bad JSON, a value that is no string, a missing field, duplicate keys, NaN, NULs, lone surrogates and absurd nesting
+    are CutawayErrors with file and line (counted and left out with `errors="skip"`)."""
     path = Path(path)
     report = report or Report()
     for number, line in numbered_lines(path, errors, report):
@@ -302,7 +347,7 @@ def read_jsonl(
             report.empty += 1
             continue
         try:
-            yield _json_fields(line, fields)
+            yield number, _json_fields(line, fields)
         except CutawayError as error:
             _complain(say("{path}:{line}: {error}", path=path, line=number, error=error), errors, report)
 
@@ -324,6 +369,8 @@ def _json_fields(line: str, fields: Sequence[str]) -> tuple[str, ...]:
             raise CutawayError("field {name!r} is {value}, expected a string", name=name, value=brief(text))
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise CutawayError("field {name!r} has a lone surrogate, expected Unicode characters", name=name)
+        if "\0" in text:
+            raise CutawayError("field {name!r} has a NUL, expected text", name=name)
         found.append(text)
     return tuple(found)
 

@@ -12,6 +12,7 @@ _REGIONAL = range(0x1F1E6, 0x1F200)
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _TAGS = range(0xE0020, 0xE0080)
 _HANGUL_V_T = range(0x1160, 0x1200)
+_HAN = re.compile("[\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003347f]")
 
 
 def readable(data: bytes) -> str:
@@ -63,11 +64,21 @@ def _continues(text: str, start: int, position: int) -> bool:
         return True
     if code in _REGIONAL and ord(previous) in _REGIONAL:
         return (position - start) % 2 == 1
-    return previous == _JOINER and _is_pictograph(character) and position - start > 1
+    return previous == _JOINER and is_pictograph(character) and position - start > 1
 
 
-def _is_pictograph(character: str) -> bool:
+def is_pictograph(character: str) -> bool:
     return unicodedata.category(character) == "So" or ord(character) >= 0x1F000
+
+
+def is_tag(character: str) -> bool:
+    """Whether it is one of the unseen letters that follow a flag."""
+    return ord(character) in _TAGS
+
+
+def has_han(text: str) -> bool:
+    """Whether there are Chinese characters in it."""
+    return _HAN.search(text) is not None
 
 
 def width(text: str) -> int:

@@ -3,9 +3,10 @@ become batches."""
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
@@ -16,9 +17,9 @@ from cutaway.text.corpus import Pair, Report, raw_lines, read_documents, read_js
 from cutaway.text.tokens.plan import BERT_ROLES
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.train.progress import Tell
-from cutaway.train.recipe import DataPart, Recipe, Source, TokenizerPart
-from cutaway.train.state import damage, write_folder
+from cutaway.train.recipe import DataPart, Recipe, Source
 from cutaway.train.validation import Direction
+from cutaway.train.vocabulary import decoder_start, learned_tokenizer
 from cutaway.words import Phrase, names_of, say
 
 TRAINING, VALIDATION = say("training"), say("validation")
@@ -36,8 +37,8 @@ class Prepared:
     directions: list[Direction] = field(default_factory=list)
 
 
-def prepare(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
-    """Read, tokenise and batch the examples of `recipe`; a learned tokenizer is kept in `folder`/tokenizer.
+def prepare(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: Tell) -> Prepared:
+    """Read, tokenise and batch the examples of `recipe`, by the tokenizer that is `known` or one learned from them.
 
     `tell` gets a line for what was read, left out or replaced. Raises CutawayError for data that are missing,
     malformed or empty.
@@ -46,59 +47,8 @@ def prepare(recipe: Recipe, folder: Path, tell: Tell) -> Prepared:
     sources, place = recipe.data.all_sources, Path(recipe.data.folder)
     for name in [source.path for source in sources] + [source.other for source in sources if source.other]:
         next(iter(raw_lines(place / name)), None)
-    tokenizer = _known_tokenizer(recipe.tokenizer, folder)
     of_kind = _prepare_pairs if recipe.train.objective == "seq2seq" else _prepare_texts
-    return of_kind(recipe, folder, tokenizer, tell)
-
-
-def decoder_start(tokenizer: Tokenizer) -> int:
-    """What the decoder is given before the first word: bos, or eos in a vocabulary without."""
-    start = tokenizer.role("bos")
-    return tokenizer.require("eos") if start is None else start
-
-
-def _known_tokenizer(part: TokenizerPart, folder: Path) -> Tokenizer | None:
-    """The tokenizer at the recipe's `path`, or the one that this run has learned before; None: it is to be learned."""
-    if part.path is not None:
-        return Tokenizer.open(Path(part.path))
-    kept = folder / "tokenizer"
-    if not kept.is_dir():
-        return None
-    if fault := damage(kept):
-        raise CutawayError("{fault}; delete {kept} to train the tokenizer anew", fault=fault, kept=kept)
-    return Tokenizer.open(kept)
-
-
-def _learn_tokenizer(
-    part: TokenizerPart,
-    folder: Path,
-    texts: Sequence[str],
-    tell: Tell,
-    *,
-    languages: Sequence[str] = (),
-    roles: Mapping[str, str] | None = None,
-    template: str | None = None,
-) -> Tokenizer:
-    """Learn a tokenizer from `texts` and keep it in `folder`/tokenizer. `template` says what stands around a text in
-    training, for whoever opens it."""
-    chosen = texts[:: max(1, math.ceil(len(texts) / part.texts))]
-    tell("tokenizer: learning a {kind} vocabulary from {count:,} texts", kind=part.kind, count=len(chosen))
-    tokenizer = Tokenizer.train(
-        chosen,
-        part.kind,
-        part.vocab_size or None,
-        roles=roles,
-        languages=languages,
-        normalization=part.normalization,
-        lowercase=part.lowercase,
-        coverage=part.coverage,
-        min_count=part.min_count,
-        template=template,
-    )
-    kept = folder / "tokenizer"
-    write_folder(kept, tokenizer.save)
-    tell("tokenizer: {count:,} pieces, kept in {path}", count=tokenizer.vocab_size, path=kept)
-    return tokenizer
+    return of_kind(recipe, folder, known, tell)
 
 
 def _stretch(source: Source, count: int) -> slice:
@@ -128,15 +78,15 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
             raise CutawayError(
                 "the tokenizer has no control token {mark}; train one for this recipe", mark=mark
             )
-    pairs = [pair for part in data.sources for pair in _read_pairs(part, data, source, target, tell)]
-    pairs, held = hold_out(pairs, data, tell)
+    pairs = [pair for part in data.sources for pair in read_pairs(part, data, source, target, tell)]
+    pairs, held = hold_out(pairs, recipe.held_out(len(pairs)), data.validation.domains, tell)
     held += [
-        pair for part in data.validation.sources for pair in _read_pairs(part, data, source, target, tell)
+        pair for part in data.validation.sources for pair in read_pairs(part, data, source, target, tell)
     ]
     if not pairs:
-        raise CutawayError("the sources hold no pair to train on")
+        raise CutawayError("the sources hold no pair to train on; give files with sentence pairs")
     weights = _weights(data, {pair.domain for pair in pairs})
-    tokenizer = known or _learn_tokenizer(
+    tokenizer = known or learned_tokenizer(
         recipe.tokenizer,
         folder,
         _weighted([(weights[pair.domain], pair.source, pair.target) for pair in pairs]),
@@ -151,17 +101,18 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
         decoder_start_id=decoder_start(tokenizer),
     )
 
+    examples_of = partial(
+        pair_examples,
+        tokenizer=tokenizer,
+        target_mark=marks.get(target),
+        source_mark=marks.get(source) if len(ways) == 2 else None,
+        max_source=data.max_source,
+        max_target=data.max_target,
+    )
+
     def examples(chosen: Sequence[Pair], what: Phrase) -> dict[str, Pairs]:
         report = Report()
-        found = pair_examples(
-            chosen,
-            tokenizer,
-            target_mark=marks.get(target),
-            source_mark=marks.get(source) if len(ways) == 2 else None,
-            max_source=data.max_source,
-            max_target=data.max_target,
-            report=report,
-        )
+        found = examples_of(chosen, report=report)
         kept = sum(len(part) for part in found.values())
         left_out = say("{empty:,} blank, {long:,} too long", empty=report.empty, long=report.long)
         tell(
@@ -172,7 +123,11 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
             left_out=left_out,
         )
         if kept == 0:
-            raise CutawayError("no {what} pair is left: {left_out}", what=what, left_out=left_out)
+            raise CutawayError(
+                "no {what} pair is left: {left_out}; look at the data, or raise the limits",
+                what=what,
+                left_out=left_out,
+            )
         return found
 
     parts = sorted(examples(pairs, TRAINING).items())
@@ -180,7 +135,9 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     if not held:
         return Prepared(tokenizer=tokenizer, batches=batches)
     once = batches_of(list(examples(held, VALIDATION).values()))
-    shown = held[: data.validation.translations]
+    # what the loss leaves out as blank or too long is not translated either
+    counted = (pair for pair in held if sum(map(len, examples_of([pair]).values())) == len(ways))
+    shown = list(islice(counted, data.validation.translations))
     texts = {source: [pair.source for pair in shown], target: [pair.target for pair in shown]}
     directions = [
         Direction(source=one, target=other, texts=texts[one], references=texts[other])
@@ -189,7 +146,7 @@ def _prepare_pairs(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     return Prepared(tokenizer=tokenizer, batches=batches, validation=list(once.once()), directions=directions)
 
 
-def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Tell) -> list[Pair]:
+def read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Tell) -> list[Pair]:
     path, report = Path(data.folder) / part.path, Report()
     if part.format == "tsv":
         domain = "domain" if "domain" in part.columns and part.domain is None else None
@@ -200,16 +157,17 @@ def _read_pairs(part: Source, data: DataPart, source: str, target: str, tell: Te
             found = (replace(pair, source=pair.target, target=pair.source) for pair in found)
     else:
         rows = read_jsonl(path, (source, target), part.errors, report)
-        found = (Pair(one, two, "", line) for line, (one, two) in enumerate(rows, 1))
+        found = (Pair(one, two, "", line) for line, (one, two) in rows)
     pairs = [replace(pair, domain=part.domain) if part.domain is not None else pair for pair in found]
     tell("{path}: {report}", path=path, report=report.told())
     return pairs[_stretch(part, len(pairs))]
 
 
-def hold_out(pairs: list[Pair], data: DataPart, tell: Tell) -> tuple[list[Pair], list[Pair]]:
+def hold_out(
+    pairs: list[Pair], wanted: int, domains: Sequence[str], tell: Tell
+) -> tuple[list[Pair], list[Pair]]:
     """Split off validation pairs, the same ones whatever the order or seed. Training pairs that share a side with one
     of them are left out too, and counted."""
-    wanted, domains = data.validation.hold_out, data.validation.domains
     if not wanted:
         return pairs, []
     known = {pair.domain for pair in pairs}
@@ -264,12 +222,15 @@ def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     packed into rows that do not see one another."""
     data, masked = recipe.data, recipe.train.objective == "masked"
     texts = [text for source in data.sources for text in _read_texts(source, data, tell)]
-    texts, held = _hold_out_texts(texts, data.validation.hold_out, tell)
+    if data.one_text and data.validation.hold_out is None:
+        texts, held = _hold_out_ends(texts, recipe, tell)
+    else:
+        texts, held = _hold_out_texts(texts, recipe.held_out(len(texts)), tell)
     held += [text for source in data.validation.sources for text in _read_texts(source, data, tell)]
     if not texts:
-        raise CutawayError("the sources hold no text to train on")
+        raise CutawayError("the sources hold no text to train on; give files with text")
     template = "[CLS] $A [SEP]" if masked else None if data.one_text else "<s> $A"
-    tokenizer = known or _learn_tokenizer(
+    tokenizer = known or learned_tokenizer(
         recipe.tokenizer, folder, texts, tell, roles=BERT_ROLES if masked else None, template=template
     )
     batches = _text_batches(recipe, texts, tokenizer, tell, TRAINING)
@@ -319,7 +280,7 @@ def _text_batches(
 def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
     path, report = Path(data.folder) / source.path, Report()
     if source.format == "jsonl":
-        texts = [text for (text,) in read_jsonl(path, (source.field,), source.errors, report)]
+        texts = [text for _, (text,) in read_jsonl(path, (source.field,), source.errors, report)]
     else:
         texts = list(read_documents(path, source.split, source.errors, report))
         if source.heading:
@@ -331,6 +292,16 @@ def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
     if source.format == "text" and source.split == "file":
         return [text[_stretch(source, len(text))] for text in texts]
     return texts[_stretch(source, len(texts))]
+
+
+def _hold_out_ends(texts: list[str], recipe: Recipe, tell: Tell) -> tuple[list[str], list[str]]:
+    """Split off the end of each long text."""
+    ends = [math.ceil(len(text) * recipe.held_part) for text in texts]
+    if not any(ends):
+        return texts, []
+    tell("validation: {count:,} characters held out, the end of the text", count=sum(ends))
+    held = [text[-end:] for text, end in zip(texts, ends, strict=True)]
+    return [text[:-end] for text, end in zip(texts, ends, strict=True)], held
 
 
 def _hold_out_texts(texts: list[str], wanted: int, tell: Tell) -> tuple[list[str], list[str]]:

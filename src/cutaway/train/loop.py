@@ -212,7 +212,8 @@ class Trainer:
         return True
 
     def save(self) -> Path:
-        """Save a checkpoint of this step (once), then keep the newest `keep` and the best."""
+        """Save a checkpoint of this step (once), then keep the newest `keep` and the best. Raises TrainingStopped for
+        weights that are not finite."""
         at = self.position
         if self._saved_step == at.step:
             return self.folder.at(at.step)
@@ -224,6 +225,14 @@ class Trainer:
             "random": generators.tensors,
         }
         tensors = {f"{part}/{name}": value for part, held in parts.items() for name, value in held.items()}
+        if name := not_finite(tensors):
+            raise TrainingStopped(
+                "stopped at step {step}: {name} holds numbers that are not finite, so this step is not saved. Earlier "
+                "checkpoints lie in {path}; a lower train.lr or train.weight_decay may help",
+                step=at.step,
+                name=name,
+                path=self.folder.path,
+            )
         values = {
             "version": 1,
             "position": asdict(at),
@@ -241,7 +250,7 @@ class Trainer:
         path = self.folder.save(at.step, write, tensors, values)
         self._saved_step = at.step
         give_back_memory()
-        for failure in self.folder.retain(self.plan.keep, at.best_step):
+        for failure in self.folder.retain(self.plan.keep, at.losses):
             self.progress.tell(failure)
         return path
 
@@ -254,6 +263,13 @@ class Trainer:
         position, batches, python = values.get("position"), values.get("batches"), values.get("python_random")
         if not (isinstance(position, dict) and isinstance(batches, dict)):
             raise CutawayError("{path}: not a training state of this version", path=path / "training.json")
+        if name := not_finite(tensors):
+            raise CutawayError(
+                "{path}: {name} holds numbers that are not finite; delete this checkpoint to go on from an earlier "
+                "one",
+                path=path,
+                name=name,
+            )
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "average": {}, "random": {}}
         for key, value in tensors.items():
             part, _, name = key.partition("/")
@@ -276,6 +292,11 @@ class Trainer:
                 before=values.get("threads"),
                 now=torch.get_num_threads(),
             )
+
+
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of a tensor that holds NaN or an infinity."""
+    return next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), None)
 
 
 def _some(index: list[int]) -> Text:

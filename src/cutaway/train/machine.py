@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import os
 import random
 import signal
 from collections.abc import Iterator
@@ -34,6 +35,13 @@ def pick_device(name: str) -> torch.device:
             count=count,
         )
     return device
+
+
+def memory(device: torch.device) -> int:
+    """Bytes that the device has, in use or not."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def multiplies_bf16(device: torch.device) -> bool:

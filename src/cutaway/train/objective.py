@@ -5,7 +5,7 @@ vocabulary. `cross_entropy` runs them over chunks of rows, so that N·V floats a
 formed while its logits are still in the cache, and rows that are not counted (padding) are dropped before the product.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,8 @@ from torch.autograd.function import FunctionCtx
 from cutaway.errors import CutawayError
 from cutaway.models.build import Model
 from cutaway.nn.head import Head
+from cutaway.nn.moe import MoE
+from cutaway.tap import Trace
 from cutaway.text.batches.batch import IGNORED, Batch
 
 # (model, batch, seed) -> sum of losses over counted tokens, and their number
@@ -48,6 +50,40 @@ def masked(
         return vocabulary_loss(model, states, labels, smoothing)
 
     return objective
+
+
+def balanced(objective: Objective, model: Model) -> Objective:
+    """`objective` plus, where `model` has experts, the loss that keeps them equally busy."""
+    config = model.config
+    if not config.router_aux_coef or not any(isinstance(module, MoE) for module in model.modules()):
+        return objective
+
+    def with_balance(model: Model, batch: Batch, seed: int) -> tuple[Tensor, int]:
+        with Trace(model, watch=["*.router"]) as trace:
+            loss, count = objective(model, batch, seed)
+        # of the tokens that are no padding: in the source, and wherever else there are experts
+        source, real = batch.inputs.get("source_mask"), batch.inputs.get("mask", batch.labels != IGNORED)
+        routers: list[Tensor] = []
+        for name, (logits,) in trace.calls.items():
+            in_source = config.family == "encoder-decoder" and name.startswith("encoder.")
+            mask = source if in_source else real
+            routers.append(logits if mask is None else logits[mask])
+        extra = balancing_loss(routers, config.n_experts_per_token)
+        return loss + config.router_aux_coef * count * extra, count
+
+    return with_balance
+
+
+def balancing_loss(routers: Sequence[Tensor], n_per_token: int) -> Tensor:
+    """X · Σ over the experts of the part of the tokens that chose one, times its mean probability, over the layers
+    together: least, n_per_token, when all are equally busy (Fedus et al. 2022, §2.2, equations 4 to 6; as transformers
+    counts it for Mixtral). routers: scores (…, X) of each layer, of real tokens."""
+    scores = torch.cat([logits.flatten(0, -2) for logits in routers])
+    probabilities = scores.float().softmax(dim=-1)  # (N, X)
+    n_experts = probabilities.shape[-1]
+    chosen = probabilities.topk(n_per_token, dim=-1).indices
+    busy = torch.bincount(chosen.flatten(), minlength=n_experts) / len(probabilities)
+    return n_experts * (busy * probabilities.mean(0)).sum()
 
 
 def mask_tokens(

@@ -137,7 +137,10 @@ class Optimizer:
         for key, value in tensors.items():
             name, _, entry = key.rpartition("/")
             if name not in by_name:
-                raise CutawayError("optimiser state for {name!r}, which this model does not have", name=name)
+                raise CutawayError(
+                    "optimiser state for {name!r}, which this model does not have; the state belongs to another model",
+                    name=name,
+                )
             p = by_name[name]
             entries = self.muon.state[p] if p in self.muon.state else self.adamw.state[p]
             entries[entry] = value.to(p.device, copy=True)

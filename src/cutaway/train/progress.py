@@ -15,6 +15,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from cutaway.errors import CutawayError
+from cutaway.files import json_value
 from cutaway.train.validation import Scores
 from cutaway.words import Phrase, listed, phrase, said, say, told
 
@@ -66,22 +67,18 @@ class Progress:
                 opened.close()
         self._file = None
 
-    def rewind(self, step: int) -> None:
-        """Forget log lines after `step`: a resumed run takes those steps again."""
-        if not self.log.exists():
-            return
-        kept = []
-        for line in self.log.read_text(encoding="utf-8").splitlines():
-            try:
-                entry = json.loads(line)
-            # the line a crash cut short
-            except json.JSONDecodeError:
-                continue
-            if isinstance(entry, dict) and entry.get("step", 0) <= step:
-                kept.append(line + "\n")
+    def rewind(self, step: int) -> bool:
+        """Forget log lines after `step`, which are taken again, and lines that are none, as a crash or a damaged disk
+        leaves them. Returns whether there was anything to forget."""
+        found = self.log.read_bytes() if self.log.exists() else b""
+        # a sentence may have what str.splitlines takes for the end of a line
+        kept = b"".join(line + b"\n" for line in found.split(b"\n") if 0 < _step_of(line) <= step)
+        if kept == found:
+            return False
         temporary = self.log.with_suffix(".tmp")
-        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.write_bytes(kept)
         temporary.replace(self.log)
+        return True
 
     def step(
         self,
@@ -114,7 +111,7 @@ class Progress:
         if self._loss is not None:
             shown.append(say("loss {loss:.4f}", loss=self._loss))
         shown.append(say("{rate:,.0f} tokens/s", rate=self._rate))
-        shown.append(say("{time} left", time=clock(elapsed / done - elapsed if done > 0 else 0.0)))
+        shown.append(say("{time} left", time=clock(max(0.0, elapsed / done - elapsed) if done > 0 else 0.0)))
         line = said(listed(shown, " · "))
         if self.console.is_terminal:
             self._bar.update(self._task, description=line, completed=min(done, 1.0))
@@ -152,6 +149,16 @@ class Progress:
         if self._file is not None:
             self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
             self._file.flush()
+
+
+def _step_of(line: bytes) -> int:
+    """The step of a line of the log; 0 for what is no such line."""
+    try:
+        entry = json_value(line.decode())
+    except (CutawayError, UnicodeDecodeError):
+        return 0
+    step = entry.get("step") if isinstance(entry, dict) else None
+    return step if type(step) is int else 0
 
 
 def open_tensorboard(folder: Path) -> ScalarWriter:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -21,6 +22,9 @@ ObjectiveName = Literal["seq2seq", "causal", "masked"]
 OptimizerName = Literal["adamw", "muon"]
 AverageName = Literal["none", "ema", "mean"]
 ScheduleName = Literal["constant", "inverse_sqrt", "cosine", "wsd"]
+
+# Of what lies in memory at once: more is a mistake.
+MOST = 100_000_000
 
 # The family that an objective trains.
 FAMILY = {"seq2seq": "encoder-decoder", "causal": "decoder-only", "masked": "encoder-only"}
@@ -54,7 +58,15 @@ class ModelPart(ModelConfig):
 
     def filled(self, found: Mapping[str, int | None]) -> ModelConfig:
         """The model's config, with what was `found` in the tokenizer (vocabulary size, ids) where the recipe does not
-        say it. Raises CutawayError for an id of the recipe outside the vocabulary."""
+        say it. Raises CutawayError for an id of the recipe outside the vocabulary, and for a vocabulary smaller than
+        the tokenizer's."""
+        if (found["vocab_size"] or 0) > self.vocab_size:
+            raise CutawayError(
+                "model.vocab_size is {size:,}, fewer than the tokenizer has pieces ({pieces:,}); leave it out, or make "
+                "tokenizer.vocab_size smaller",
+                size=self.vocab_size,
+                pieces=found["vocab_size"],
+            )
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(ModelConfig)}
         unsaid = {name: value for name, value in found.items() if values[name] in (None, PIECES)}
         return ModelConfig(**{**values, **unsaid})
@@ -135,7 +147,12 @@ class Source:
 class Validation:
     """[data.validation]: examples held out of the sources, or sources of their own."""
 
-    hold_out: int = key("number of examples held out, the same whatever the seed", default=0, ge=0)
+    hold_out: int | None = key(
+        "number of examples held out, the same whatever the seed; not given: with validate_every and without sources a "
+        "twentieth of them, at most 500 (of one long text, its end)",
+        default=None,
+        ge=0,
+    )
     domains: tuple[str, ...] = key("seq2seq: held out of these domains alone", default=())
     sources: tuple[Source, ...] = key("files of their own, as in data.sources", default=())
     translations: int = key(
@@ -199,7 +216,8 @@ class Schedule:
     * constant: stays 1.
     * inverse_sqrt: √(warmup / n), the paper's (Vaswani et al. 2017, §5.3) with the peak as its unit.
     * cosine: half a cosine down to `end` (Loshchilov & Hutter 2017).
-    * wsd: stays 1, then falls linearly to `end` over the last `decay` part of all updates (Hu et al. 2024, §4).
+    * wsd: stays 1, then falls linearly to `end` over the last `decay` part of all updates (Hu et al. 2024, §4),
+      or over those that the warmup leaves.
 
     cosine and wsd reach `end` at update total + 1, the first that is not made, so that none is wasted on a rate
     of 0.
@@ -222,7 +240,8 @@ class Schedule:
             done = min(1.0, (n - start) / max(1.0, total + 1 - start))
             return self.end + (1 - self.end) * 0.5 * (1 + math.cos(math.pi * done))
         if self.schedule == "wsd":
-            length = max(1.0, self.decay * total)
+            # the warmup is not cut short where both overlap
+            length = max(1.0, min(self.decay * total, total + 1 - start))
             left = min(1.0, max(0.0, total + 1 - n) / length)
             return self.end + (1 - self.end) * left
         return 1.0
@@ -254,6 +273,12 @@ class Limits:
         if self.patience is not None and self.validate_every is None:
             raise CutawayError("patience needs validate_every: early stop looks at validations")
 
+    @property
+    def limit(self) -> str:
+        """The key that says how long to train, and its value."""
+        name = next(name for name in ("steps", "tokens", "minutes") if getattr(self, name) is not None)
+        return f"train.{name} = {getattr(self, name)}"
+
     def total(self, step: int, tokens: int, seconds: float) -> float:
         """Updates in the whole run, estimated where it is limited by tokens or minutes."""
         if self.steps is not None:
@@ -280,11 +305,13 @@ class TrainPart(Limits, Schedule):
     """[train]: how the weights are found."""
 
     objective: ObjectiveName = key("what is learned: translations, the next token, or hidden tokens")
-    batch_tokens: int = key("tokens of a batch (source plus target), padding included", default=4096, ge=1)
-    batch_rows: int | None = key("causal, masked: rows of a batch, instead", default=None, ge=1)
-    accumulate: int = key("batches whose gradients make one update", default=1, ge=1)
+    batch_tokens: int = key(
+        "tokens of a batch (source plus target), padding included", default=4096, ge=1, le=MOST
+    )
+    batch_rows: int | None = key("causal, masked: rows of a batch, instead", default=None, ge=1, le=MOST)
+    accumulate: int = key("batches whose gradients make one update", default=1, ge=1, le=10_000)
     optimizer: OptimizerName = key("adamw, or muon for the matrices inside", default="adamw")
-    lr: float = key("the peak of the learning rate", default=1e-3, gt=0)
+    lr: float = key("the peak of the learning rate", default=1e-3, gt=0, le=1_000)
     betas: tuple[float, ...] = key("adamw: decay of its two averages", default=(0.9, 0.98), ge=0, lt=1)
     eps: float = key("adamw: what is added to the divisor", default=1e-9, gt=0, le=1)
     weight_decay: float = key("decay of the matrices, times the rate", default=0.0, ge=0, le=1_000)
@@ -298,7 +325,7 @@ class TrainPart(Limits, Schedule):
     compile: bool = key("compile the model", default=False)
     average: AverageName = key("average of the weights that is exported", default="none")
     average_decay: float = key("ema: decay of the average", default=0.999, ge=0, lt=1)
-    average_count: int = key("mean: number of snapshots", default=5, ge=1)
+    average_count: int = key("mean: number of snapshots", default=5, ge=1, le=1_000)
     average_every: int = key("mean: updates between snapshots", default=1000, ge=1)
     init: str | None = key("a model folder whose weights are the start", default=None)
     tensorboard: bool = key("write the numbers for TensorBoard, too", default=False)
@@ -332,11 +359,17 @@ class Recipe:
             raise CutawayError(
                 "model.head is none: a model without an output head cannot learn to predict words"
             )
-        if self.train.validate_every is not None and not (
-            data.validation.hold_out or data.validation.sources
-        ):
+        nothing_held = data.validation.hold_out == 0 and not data.validation.sources
+        if self.train.validate_every is not None and nothing_held:
             raise CutawayError(
-                "train.validate_every is set, but [data.validation] names no examples: set hold_out or sources"
+                "train.validate_every is set, but data.validation.hold_out is 0 and there are no sources: leave "
+                "hold_out out, or give data.validation.sources"
+            )
+        if self.tokenizer.path is None and self.tokenizer.vocab_size > self.model.vocab_size:
+            raise CutawayError(
+                "tokenizer.vocab_size is {pieces:,}, expected at most model.vocab_size ({size:,})",
+                pieces=self.tokenizer.vocab_size,
+                size=self.model.vocab_size,
             )
         if objective == "seq2seq":
             self._check_pairs()
@@ -355,6 +388,25 @@ class Recipe:
                 "each, so that the model is told which way to go",
                 source=ways[0][0],
                 target=ways[0][1],
+            )
+        for column, language in data.languages.items():
+            if column not in ways[0]:
+                raise CutawayError(
+                    "data.languages.{column}: data.directions has no column {column!r}{hint}; it has {columns}",
+                    column=column,
+                    hint=nearest(column, ways[0]),
+                    columns=names_of(ways[0]),
+                )
+            if not re.fullmatch(r"[\w-]+", language):
+                raise CutawayError(
+                    "data.languages.{column} is {language!r}, expected letters, digits, - and _, such as zho",
+                    column=column,
+                    language=language,
+                )
+        if len(set(data.languages.values())) < len(data.languages):
+            raise CutawayError(
+                "data.languages has {languages}, expected another language for each column",
+                languages=names_of(data.languages.values()),
             )
         for source in data.all_sources:
             source.check_columns(*ways[0])
@@ -393,6 +445,17 @@ class Recipe:
     @property
     def folder(self) -> Path:
         return Path(self.run.folder or os.path.join("runs", self.run.name))
+
+    @property
+    def held_part(self) -> float:
+        """The part that is held out for validation where the recipe does not say how much."""
+        return 0.05 if self.train.validate_every is not None and not self.data.validation.sources else 0.0
+
+    def held_out(self, count: int) -> int:
+        """How many of `count` examples are held out for validation."""
+        if self.data.validation.hold_out is not None:
+            return self.data.validation.hold_out
+        return min(500, math.ceil(self.held_part * count)) if count > 1 else 0
 
     @property
     def context(self) -> int:

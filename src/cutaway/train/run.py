@@ -4,23 +4,25 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from cutaway.checkpoint import folder as checkpoint
-from cutaway.config import ModelConfig, to_dict
+from cutaway.config import PIECES, ModelConfig, to_dict
 from cutaway.decode.search import GREEDY
 from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
-from cutaway.models.build import Model, build
+from cutaway.models.build import Model, build, skeleton
 from cutaway.text.tokens.tokenizer import Tokenizer
-from cutaway.train.data import Prepared, decoder_start, prepare
-from cutaway.train.loop import Trainer
-from cutaway.train.machine import Interrupts, give_back_memory, pick_device, pick_precision
-from cutaway.train.objective import Objective, masked, next_token
+from cutaway.train.data import Prepared, prepare
+from cutaway.train.loop import Trainer, not_finite
+from cutaway.train.machine import Interrupts, give_back_memory, memory, pick_device, pick_precision
+from cutaway.train.objective import Objective, balanced, masked, next_token
 from cutaway.train.optimizer import Average, Optimizer
 from cutaway.train.progress import Progress, Tell
 from cutaway.train.recipe import Recipe, refuse_changes
 from cutaway.train.state import Position, RunFolder, past_recipe
 from cutaway.train.validation import Validator
+from cutaway.train.vocabulary import decoder_start, known_tokenizer
 from cutaway.words import say
 
 
@@ -42,23 +44,40 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
                 path=path,
                 here=Path.cwd(),
             )
+    check_memory(recipe, memory(device))
     with RunFolder(recipe.folder) as folder:
         tensorboard = folder.path / "tensorboard" if recipe.train.tensorboard else None
         progress = Progress(folder.path / "log.jsonl", tensorboard=tensorboard)
+        had = folder.steps()
         newest = folder.newest(progress.tell)
         if newest is not None:
             refuse_changes(past_recipe(newest), recipe, folder.path)
-        prepared = prepare(recipe, folder.path, progress.tell)
+        tokenizer = known_tokenizer(recipe.tokenizer, newest)
+        if tokenizer is not None:
+            model_config(recipe, tokenizer)
+        init = None if newest is not None or recipe.train.init is None else Path(recipe.train.init)
+        if init is not None:
+            weights_of(init, skeleton(recipe.model))
+        prepared = prepare(recipe, folder.path, tokenizer, progress.tell)
         give_back_memory()
         torch.manual_seed(recipe.run.seed)
         config = model_config(recipe, prepared.tokenizer)
         model = build(config).to(device)
-        if recipe.train.init is not None and newest is None:
-            warm_start(model, Path(recipe.train.init), progress.tell)
+        if init is not None:
+            warm_start(model, init, progress.tell)
         trainer = _trainer(recipe, model, prepared, folder, progress, device)
         if newest is not None:
             trainer.resume(newest)
             progress.tell("resumed from {path} (step {step})", path=newest, step=trainer.position.step)
+            at = trainer.position
+            limit = recipe.train.limit
+            if recipe.train.reached(at.step, at.tokens, at.seconds):
+                progress.tell(
+                    "{limit} is used up: nothing is left to train; a greater one goes on",
+                    limit=limit,
+                )
+        elif progress.rewind(0) or had:
+            progress.tell("{path}: no checkpoint there is whole, so training starts over", path=folder.path)
         progress.tell(
             "{count:,} parameters, {precision} products on {device}",
             count=sum(p.numel() for p in model.parameters()),
@@ -77,13 +96,56 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
             else:
                 progress.tell("stopped by a signal before step 1")
         elif position.step > 0:
-            step = position.best_step or position.step
-            progress.tell("{path}: the model of step {step}", path=folder.export(step), step=step)
+            export(folder, position, progress.tell)
         return position
 
 
+def export(folder: RunFolder, position: Position, tell: Tell) -> None:
+    """Copy the best model that is whole to `model/`. Raises CutawayError where there is none."""
+    best = folder.best(position.losses, tell)
+    if best is None:
+        raise CutawayError("{path}: no checkpoint there is whole, so no model is exported", path=folder.path)
+    wanted = folder.at(position.best_step or position.step)
+    if best != wanted:
+        tell(
+            "{wanted}, the best checkpoint, is gone or damaged; {best} is the best of the others",
+            wanted=wanted,
+            best=best,
+        )
+    step = int(best.name.removeprefix("step-"))
+    tell("{path}: the model of step {step}", path=folder.export(best), step=step)
+
+
+def check_memory(recipe: Recipe, there: int) -> None:
+    """Raises CutawayError for a model whose training takes more than `there` bytes, whatever its vocabulary and its
+    batches: the model is built without its weights."""
+    config, copies = (
+        recipe.model,
+        {"none": 0, "ema": 1, "mean": recipe.train.average_count}[recipe.train.average],
+    )
+    rows = config.max_len + config.position_offset if config.position == "sinusoidal" else 0
+    table, count = 4 * rows * config.d_model, 0
+    if table < there:
+        parameters = skeleton(config).parameters()
+        count = sum(p.numel() for p in parameters if config.vocab_size not in p.shape)
+    # weights, gradients, at least one average of the optimiser, in fp32
+    needed = table + 4 * count * (3 + copies)
+    if needed > there:
+        raise CutawayError(
+            "[model] has {count:,} parameters beside those of the vocabulary, and training takes at least {needed:,} "
+            "bytes of memory; there are {there:,}. Make model.d_model, n_layers, d_ff or max_len smaller",
+            count=count,
+            needed=needed,
+            there=there,
+        )
+
+
 def model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
-    """The model's config: the recipe's [model], with vocabulary and special ids from the tokenizer."""
+    """The model's config: the recipe's [model], with vocabulary and special ids from the tokenizer. Raises CutawayError
+    for a control token that training needs and the tokenizer lacks, and for what does not agree with [model]."""
+    windows = recipe.train.objective == "causal" and recipe.data.one_text
+    for role in () if windows else ("pad", "mask") if recipe.train.objective == "masked" else ("pad", "eos"):
+        tokenizer.require(role)
     found: dict[str, int | None] = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.role("pad")}
     if recipe.train.objective == "masked":
         found["mask_id"] = tokenizer.require("mask")
@@ -96,22 +158,44 @@ def model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
 
 
 def warm_start(model: Model, path: Path, tell: Tell) -> None:
-    """Take every weight of `model` from the checkpoint folder at `path`. Raises CutawayError when shapes differ."""
-    loaded = checkpoint.load(path)
-    theirs = dict(loaded.model.named_parameters())
+    """Take every weight of `model` from the checkpoint folder at `path`."""
+    theirs = weights_of(path, model)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if name not in theirs or theirs[name].shape != p.shape:
-                there = tuple(theirs[name].shape) if name in theirs else say("missing")
-                raise CutawayError(
-                    "train.init {path}: {name} is {there} there, {here} here",
-                    path=path,
-                    name=name,
-                    there=there,
-                    here=tuple(p.shape),
-                )
             p.copy_(theirs[name])
     tell("weights from {path}", path=path)
+
+
+def weights_of(path: Path, model: Model) -> dict[str, Tensor]:
+    """The weights that the checkpoint folder at `path` has for `model`, whose vocabulary's size may still be open.
+
+    Raises CutawayError for a shape that differs and for weights that are not finite."""
+    theirs: dict[str, Tensor] = dict(checkpoint.load(path).model.named_parameters())
+    for name, p in model.named_parameters():
+        there = theirs[name].shape if name in theirs else None
+        if (
+            there is None
+            or len(there) != p.dim()
+            or any(here not in (size, PIECES) for here, size in zip(p.shape, there, strict=True))
+        ):
+            raise CutawayError(
+                "train.init {path}: {name} is {there} there, {here} here",
+                path=path,
+                name=name,
+                there=say("missing") if there is None else _sizes(there),
+                here=_sizes(p.shape),
+            )
+    if name := not_finite(theirs):
+        raise CutawayError(
+            "train.init {path}: {name} holds numbers that are not finite; start from other weights",
+            path=path,
+            name=name,
+        )
+    return theirs
+
+
+def _sizes(shape: torch.Size) -> str:
+    return f"({', '.join('?' if size == PIECES else str(size) for size in shape)})"
 
 
 def make_objective(
@@ -154,7 +238,7 @@ def _trainer(
     return Trainer(
         model,
         prepared.batches,
-        make_objective(recipe, config, tokenizer, model, part.smoothing),
+        balanced(make_objective(recipe, config, tokenizer, model, part.smoothing), model),
         part,
         Optimizer(
             model,

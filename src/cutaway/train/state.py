@@ -2,7 +2,8 @@
 
 A run folder holds `step-00001000/` folders: a Hugging Face model folder plus `training.safetensors`,
 `training.json` and, written last, `manifest.json` with every file's size and SHA-256. Everything is written to
-`step-00001000.tmp-<pid>/`, synced, and renamed, so a folder without a valid manifest does not exist.
+`step-00001000.tmp-<pid>/`, synced, and renamed. What does not agree with its manifest later is damaged: it is renamed
+to `step-00001000.damaged`, counts no more, and is left to the user.
 """
 
 import fcntl
@@ -12,7 +13,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -43,6 +44,12 @@ class Position:
     best_loss: float | None = None
     stale: int = 0  # validations since the best one
     history: list[dict[str, object]] = field(default_factory=list)
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """The validation loss of every step that was validated."""
+        found = ((entry["step"], entry["loss"]) for entry in self.history)
+        return {step: loss for step, loss in found if isinstance(step, int) and isinstance(loss, float)}
 
 
 class RunFolder:
@@ -81,8 +88,7 @@ class RunFolder:
         lock.write(str(os.getpid()))
         lock.flush()
         self._lock = lock
-        for stray in self.path.glob("*.tmp-*"):
-            shutil.rmtree(stray, ignore_errors=True)
+        self._tidy()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,25 +96,51 @@ class RunFolder:
             self._lock.close()
             self._lock = None
 
+    def _tidy(self) -> None:
+        """End what a kill cut short. A folder that was being replaced is the new one, or the old one again; whatever
+        else is half written or half deleted goes."""
+        for old in self.path.glob("*.tmp-*-old"):
+            final = self.path / old.name.partition(".tmp-")[0]
+            new = old.with_name(old.name.removesuffix("-old"))
+            if not final.exists():
+                (old if damage(new) else new).rename(final)
+        for stray in self.path.glob("*.tmp-*"):
+            shutil.rmtree(stray, ignore_errors=True)
+
     def steps(self) -> list[int]:
-        """Steps that have a checkpoint folder with a manifest, oldest first (contents are not verified)."""
-        found = [
-            int(match[1])
-            for entry in self.path.iterdir()
-            if (match := _STEP.fullmatch(entry.name)) and (entry / "manifest.json").is_file()
-        ]
-        return sorted(found)
+        """Steps that have a checkpoint folder, oldest first (contents are not verified)."""
+        return sorted(
+            int(match[1]) for entry in self.path.iterdir() if (match := _STEP.fullmatch(entry.name))
+        )
+
+    def ranked(self, losses: Mapping[int, float]) -> list[int]:
+        """The same, those of the least validation loss first (of equal ones the earliest, as it is called the best),
+        then the newest of those that have none."""
+        steps = self.steps()
+        validated = sorted((step for step in steps if step in losses), key=lambda step: losses[step])
+        return validated + [step for step in reversed(steps) if step not in losses]
 
     def at(self, step: int) -> Path:
         return self.path / f"step-{step:08d}"
 
     def newest(self, tell: Callable[[Text], None]) -> Path | None:
-        """The newest checkpoint whose manifest holds; `tell` hears of each damaged one that is passed over."""
-        for step in reversed(self.steps()):
-            fault = damage(self.at(step))
+        """The newest checkpoint that is whole. A newer one that is damaged is put aside, and `tell` hears of it."""
+        return self._whole(reversed(self.steps()), tell)
+
+    def best(self, losses: Mapping[int, float], tell: Callable[[Text], None]) -> Path | None:
+        """The same for the checkpoint of the least validation loss; without any, the newest."""
+        return self._whole(self.ranked(losses), tell)
+
+    def _whole(self, steps: Iterable[int], tell: Callable[[Text], None]) -> Path | None:
+        for step in steps:
+            path = self.at(step)
+            fault = damage(path, STATE_FILES[:2])
             if fault is None:
-                return self.at(step)
-            tell(say("{fault}; this checkpoint is passed over", fault=fault))
+                return path
+            aside = path.with_name(f"{path.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            tell(say("{fault}; this checkpoint is put aside as {aside}", fault=fault, aside=aside))
         return None
 
     def save(
@@ -136,28 +168,27 @@ class RunFolder:
         write_folder(final, write)
         return final
 
-    def export(self, step: int) -> Path:
-        """Copy the model of the checkpoint at `step`, without its training state, to `model/`."""
+    def export(self, checkpoint: Path) -> Path:
+        """Copy the model of a checkpoint that is whole, without its training state, to `model/`."""
+        names = _manifest(checkpoint).keys() - {*STATE_FILES}
 
         def write(folder: Path) -> None:
-            for file in self.at(step).iterdir():
-                if file.name not in STATE_FILES:
-                    shutil.copyfile(file, folder / file.name)
+            for name in names:
+                shutil.copyfile(checkpoint / name, folder / name)
 
         write_folder(self.path / "model", write)
         return self.path / "model"
 
-    def retain(self, keep: int, best: int | None) -> list[Phrase]:
-        """Delete all but the newest `keep` checkpoints and the best. Returns what could not be deleted."""
+    def retain(self, keep: int, losses: Mapping[int, float]) -> list[Phrase]:
+        """Delete all but the newest `keep` checkpoints and the one of the least validation loss. Returns what could not
+        be deleted."""
         steps = self.steps()
         failed = []
-        for step in steps[: -max(keep, 1)]:
-            if step == best:
-                continue
-            # without its manifest the folder no longer exists, so a delete cut short leaves nothing half-valid
+        for step in sorted({*steps[:-keep]} - {*self.ranked(losses)[:1]}):
+            # under the other name it is no checkpoint, so a delete cut short leaves nothing half valid
             try:
-                (self.at(step) / "manifest.json").unlink()
-                shutil.rmtree(self.at(step))
+                gone = self.at(step).rename(_temporary(self.at(step), "-gone"))
+                shutil.rmtree(gone)
             except OSError as error:
                 failed.append(
                     say("{path}: could not be deleted: {reason}", path=self.at(step), reason=reason(error))
@@ -165,9 +196,14 @@ class RunFolder:
         return failed
 
 
+def _temporary(final: Path, what: str = "") -> Path:
+    """Where a folder lies that is not yet, or no longer, `final`."""
+    return final.with_name(f"{final.name}.tmp-{os.getpid()}{what}")
+
+
 def write_folder(final: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary folder beside `final`, add the manifest, sync, and rename it to `final`."""
-    temporary = final.with_name(f"{final.name}.tmp-{os.getpid()}")
+    temporary = _temporary(final)
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
@@ -186,10 +222,9 @@ def write_folder(final: Path, write: Callable[[Path], None]) -> None:
         for path in (*files, temporary / "manifest.json", temporary):
             _sync(path)
         crash_point("synced")
-        # a damaged folder of that name, or an earlier export
+        # an earlier export; should a kill come in between, the next start ends what was begun
         if final.exists():
-            old = final.with_name(f"{final.name}.tmp-{os.getpid()}-old")
-            final.rename(old)
+            old = final.rename(_temporary(final, "-old"))
             crash_point("between_renames")
             temporary.rename(final)
             shutil.rmtree(old, ignore_errors=True)
@@ -208,15 +243,15 @@ def write_folder(final: Path, write: Callable[[Path], None]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def damage(folder: Path) -> Phrase | None:
-    """What is wrong with a checkpoint, by its manifest: a sentence that names the file, or None."""
-    path = folder / "manifest.json"
+def damage(folder: Path, needed: Iterable[str] = ()) -> Phrase | None:
+    """What is wrong with a folder that has a manifest, which must list `needed`: a sentence that names the file, or
+    None."""
     try:
-        files = read_json(path).get("files")
+        files = _manifest(folder)
     except CutawayError as error:
         return error.message
-    if not isinstance(files, dict):
-        return say("{path}: not a manifest (no 'files')", path=path)
+    if unlisted := [name for name in needed if name not in files]:
+        return say("{path}: does not list {name}", path=folder / "manifest.json", name=unlisted[0])
     for name, expected in files.items():
         file = folder / name
         if not file.is_file():
@@ -229,6 +264,15 @@ def damage(folder: Path) -> Phrase | None:
     return None
 
 
+def _manifest(folder: Path) -> dict[str, object]:
+    """The files of a folder, with their sizes and checksums."""
+    path = folder / "manifest.json"
+    files = read_json(path).get("files")
+    if not isinstance(files, dict) or not files:
+        raise CutawayError("{path}: not a manifest, which lists files", path=path)
+    return files
+
+
 def read_state(folder: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
     """The training state of a checkpoint that `damage` found whole: tensors and values."""
     return load_file(folder / STATE_FILES[0]), read_json(folder / STATE_FILES[1])
@@ -238,7 +282,10 @@ def past_recipe(folder: Path) -> dict[str, object]:
     """The recipe that a checkpoint was made by, as plain values."""
     recipe = read_json(folder / STATE_FILES[1]).get("recipe")
     if not isinstance(recipe, dict):
-        raise CutawayError("{path}: not a training state of this version", path=folder / STATE_FILES[1])
+        raise CutawayError(
+            "{path}: not a training state of this version; train it anew, or with the version that wrote it",
+            path=folder / STATE_FILES[1],
+        )
     return recipe
 
 

@@ -101,7 +101,7 @@ def mean_loss(
         loss, count = objective(model, to_device(batch, device), i)
         total, tokens = total + float(loss), tokens + count
     if tokens == 0:
-        raise CutawayError("the validation set has no token to predict")
+        raise CutawayError("the validation set has no token to predict; give it longer texts")
     return total / tokens, tokens
 
 

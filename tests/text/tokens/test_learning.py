@@ -89,6 +89,15 @@ def test_what_is_not_in_the_vocabulary_is_unknown(tokenizers: dict[str, Tokenize
     assert tokenizer.decode(ids) == tokenizer.piece(ids[0])
 
 
+def test_a_line_break_is_a_character_of_a_file(tmp_path: Path):
+    file = tmp_path / "text.txt"
+    file.write_text("ab\nba\n", encoding="utf-8")
+    for source in (file, "ab\nba\n"):
+        tokenizer = Tokenizer.train([source], "characters", None)
+        assert tokenizer.decode(tokenizer.encode("a\nb").ids) == "a\nb"
+    assert Tokenizer.train([file], "words", None).id("\n") is None
+
+
 def test_lossy_kinds_decode_as_documented(tokenizers: dict[str, Tokenizer]):
     text = "He who  learns, but does not think"
     words = tokenizers["words"]

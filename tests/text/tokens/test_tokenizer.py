@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers as library
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.text.conftest import CHINESE, ENGLISH, KINDS, SUBWORDS, TEXTS, learn
 from tests.text.strange import strange_texts
@@ -276,6 +276,47 @@ def test_normalisation_is_what_was_asked_for_and_offsets_refer_to_the_original(n
         assert encoding.offsets[-1] == (len(text) - 1, len(text))
         inner = encoding.offsets[1:-1]
         assert all(1 <= start <= end <= len(text) - 1 for start, end in inner)
+
+
+COMPOSED = [
+    "cafe\u0301", "\u1112\u1161\u11ab", "ﷺ", "ｶﾞ", "か\u3099", "ﾡￂ", "▁", " ", "Ａ", "ﬁ", "e\u0323\u0301", "好", "\n", "İ"
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def normalising() -> list[Tokenizer]:
+    found = [
+        learn(kind, normalization=normalization, lowercase=lowercase)
+        for kind in SUBWORDS
+        for normalization, lowercase in (("nfc", False), ("nfkc", True))
+    ]
+    folders = [SHARED / "qwen3", SHARED / "llama2"]
+    return found + [Tokenizer.open(folder) for folder in folders if folder.is_dir()]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(COMPOSED) | st.text(max_size=3), max_size=12).map("".join))
+def test_spans_of_normalised_texts_cover_them_in_order(normalising: list[Tokenizer], text: str) -> None:
+    for tokenizer in normalising:
+        encoding = tokenizer.encode(text)
+        assert encoding.ids == tokenizer.encode_ids([text])[0]
+        reached, last = 0, (0, 0)
+        for start, end in encoding.offsets:
+            # overlap of two pieces is a character of which both are parts
+            assert last[0] <= start <= reached <= max(end, reached) and last[1] <= end
+            reached, last = max(reached, end), (start, end)
+        assert reached == len(text)
+
+
+def test_pieces_of_what_one_character_became_or_came_from_share_its_span() -> None:
+    nfc, nfkc = (learn("bpe", normalization=each) for each in ("nfc", "nfkc"))
+    for tokenizer in (nfc, nfkc):
+        assert tokenizer.encode("我cafe\u0301").offsets[-1][1] == 6
+        syllable = tokenizer.encode("我\u1112\u1161\u11ab我")
+        assert set(syllable.offsets[-4:-1]) == {(1, 4)} and len(syllable.characters[-2]) == 3
+        assert tokenizer.encode(" a").offsets[0] == (0, 0)
+    assert set(nfkc.encode("我ﷺ我").offsets[-19:-1]) == {(1, 2)}
+    assert nfkc.encode("我ｶﾞ我").offsets[-2] == (1, 3)
 
 
 def test_lone_surrogates_are_refused_with_their_place(bpe: Tokenizer):

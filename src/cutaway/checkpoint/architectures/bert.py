@@ -1,6 +1,6 @@
 """BERT with its masked-word head (Devlin et al. 2019): post-norm, learned positions, segments; RoBERTa (Liu et al.
 2019), whose position table begins with the rows up to pad_id, which no token takes; DistilBERT (Sanh et al. 2019),
-half of BERT's blocks and no segments."""
+half of BERT's blocks and no segments; and RoBERTa's kin."""
 
 from dataclasses import replace
 
@@ -8,6 +8,8 @@ from cutaway.checkpoint.config_keys import activation_key, control_ids
 from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError
+
+TIED = Key("tie_word_embeddings", "tied", True)
 
 
 def _keys(pad: int, bos: int | None = None, eos: int | None = None) -> tuple[Key, ...]:
@@ -24,6 +26,7 @@ def _keys(pad: int, bos: int | None = None, eos: int | None = None) -> tuple[Key
         Key("hidden_dropout_prob", "dropout", 0.1),
         *control_ids(pad, bos, eos),
         Key("mask_token_id", "mask_id", None),
+        TIED,
     )
 
 
@@ -48,7 +51,7 @@ def _body_rows(prefix: str) -> tuple[Row, ...]:
 
 FIXED: dict[str, object] = {
     "family": "encoder-only", "norm": "layernorm", "norm_order": "post", "position": "learned", "embed_norm": True,
-    "tied": True, "head": "masked", "head_bias": True, "gated": False, "attn_bias": True, "mlp_bias": True,
+    "head": "masked", "head_bias": True, "gated": False, "attn_bias": True, "mlp_bias": True,
 }  # fmt: skip
 
 BERT = Architecture(
@@ -57,13 +60,14 @@ BERT = Architecture(
     keys=(*_keys(pad=0), Key("max_position_embeddings", "max_len")),
     rows=(
         *_body_rows("bert."),
-        Row("cls.predictions.bias", "head.unembed.bias"),
-        Row("cls.predictions.decoder", "head.unembed"),
+        Row("cls.predictions.decoder.bias", "head.unembed.bias"),
+        Row("cls.predictions.bias", "head.unembed.bias", spare=True),
+        Row("cls.predictions.decoder.weight", "head.unembed.weight"),
         Row("cls.predictions.transform.dense", "head.dense"),
         Row("cls.predictions.transform.LayerNorm", "head.norm"),
     ),
     fixed={**FIXED, "position_offset": 0},
-    constants={"tie_word_embeddings": True, "is_decoder": False},
+    constants={"is_decoder": False},
     written={"attention_probs_dropout_prob": 0.0},
     fits=lambda config: config.n_segments > 0,
     ignored=(r"bert\.embeddings\.position_ids", r"bert\.pooler\..*", r"cls\.seq_relationship\..*"),
@@ -86,7 +90,9 @@ def _roberta_length(rows: Value, theirs: Config) -> Value:
         raise TypeError(rows)
     if rows <= pad + 1:
         raise CutawayError(
-            "{rows} rows, of which the first {none} stand for no position", rows=rows, none=pad + 1
+            "{rows} rows, of which the first {none} stand for no position; expected more rows than those",
+            rows=rows,
+            none=pad + 1,
         )
     return rows - pad - 1
 
@@ -108,21 +114,64 @@ ROBERTA = replace(
     ),
     rows=(
         *_body_rows("roberta."),
-        Row("lm_head.bias", "head.unembed.bias"),
-        Row("lm_head.decoder", "head.unembed"),
+        Row("lm_head.decoder.bias", "head.unembed.bias"),
+        Row("lm_head.bias", "head.unembed.bias", spare=True),
+        Row("lm_head.decoder.weight", "head.unembed.weight"),
         Row("lm_head.dense", "head.dense"),
         Row("lm_head.layer_norm", "head.norm"),
     ),
-    fixed=FIXED,
     # The reference's head applies GELU whatever the activation of the blocks is.
-    constants={**BERT.constants, "hidden_act": "gelu"},
+    fixed={**FIXED, "head_activation": "gelu"},
     fits=_roberta_positions_fit,
     ignored=(r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*"),
     base_class="RobertaModel",
     prefix="roberta.",
 )  # fmt: skip
 
-L, M = "encoder.layers.{}.", "distilbert.transformer.layer.{}."
+# XLM-RoBERTa (Conneau et al. 2020): RoBERTa under another name.
+XLM_ROBERTA = replace(
+    ROBERTA, model_type="xlm-roberta", class_name="XLMRobertaForMaskedLM", base_class="XLMRobertaModel"
+)
+
+L, N = "encoder.layers.{}.", "mpnet.encoder.layer.{}."
+
+# MPNet (Song et al. 2020): RoBERTa without segments, and with T5's bias by distance, which all layers share.
+_MPNET_OFFSET = 2  # its code counts positions from there whatever pad_token_id is
+
+
+def _mpnet_length(rows: Value, _: Config) -> Value:
+    return rows - _MPNET_OFFSET if isinstance(rows, int) else rows
+
+
+MPNET = replace(
+    ROBERTA,
+    model_type="mpnet",
+    class_name="MPNetForMaskedLM",
+    keys=(
+        *(key for key in _keys(pad=1, bos=0, eos=2) if key.ours != "n_segments"),
+        Key("max_position_embeddings", "max_len", 512, read=_mpnet_length,
+            write=lambda _, config: config.max_len + _MPNET_OFFSET),
+    ),
+    rows=(
+        *(row for row in _body_rows("mpnet.") if ".attention." not in row.theirs and row.ours != "embed.segments"),
+        *(Row(f"{N}attention.attn.{n}", f"{L}self_attn.{n}_proj") for n in "qkvo"),
+        Row(N + "attention.LayerNorm", L + "self_residual.norm"),
+        Row("mpnet.encoder.relative_attention_bias", "encoder.relative.table"),
+        *(row for row in ROBERTA.rows if row.ours.startswith("head.")),
+    ),
+    fixed={
+        **ROBERTA.fixed, "position": "learned_relative", "position_offset": _MPNET_OFFSET, "n_segments": 0,
+        "relative_buckets": 32, "relative_max_distance": 128,
+    },
+    # its code reads as many buckets whatever the config says
+    constants={"relative_attention_num_buckets": 32},
+    fits=lambda config: True,
+    ignored=(r"mpnet\.embeddings\.position_ids", r"mpnet\.pooler\..*"),
+    base_class="MPNetModel",
+    prefix="mpnet.",
+)  # fmt: skip
+
+M = "distilbert.transformer.layer.{}."
 
 DISTILBERT = Architecture(
     model_type="distilbert",
@@ -138,6 +187,7 @@ DISTILBERT = Architecture(
         Key("dropout", "dropout", 0.1),
         *control_ids(pad=0),
         Key("mask_token_id", "mask_id", None),
+        TIED,
     ),
     rows=(
         Row("distilbert.embeddings.word_embeddings", "embed.tokens"),
@@ -154,7 +204,6 @@ DISTILBERT = Architecture(
         Row("vocab_projector", "head.unembed"),
     ),
     fixed={**FIXED, "norm_eps": 1e-12, "n_segments": 0, "position_offset": 0},
-    constants={"tie_word_embeddings": True},
     # Fixed sinusoids, where a model has them, lie in the file as a table like learned positions.
     written={"attention_dropout": 0.0, "sinusoidal_pos_embds": False},
     base_class="DistilBertModel",

@@ -1,5 +1,6 @@
-"""Gemma 2 (2024) and the text model of Gemma 3 (2025): sandwich norms, scaled embeddings, windows in most layers;
-Gemma 2 caps its scores softly, Gemma 3 normalises queries and keys instead."""
+"""Gemma (2024): Llama with scaled embeddings and norms of 1 + weight. Gemma 2 (2024) and the text model of Gemma 3
+(2025): sandwich norms, and windows in most layers; Gemma 2 caps its scores softly, Gemma 3 normalises queries and keys
+instead."""
 
 import math
 from dataclasses import replace
@@ -44,16 +45,46 @@ def _all_but_every_nth(layer: int, theirs: Config) -> bool:
     return isinstance(every, int) and every > 0 and (layer + 1) % every != 0
 
 
+def _keys(kv_heads: int, activation: Key) -> tuple[Key, ...]:
+    """What all have; `kv_heads` is a default."""
+    return (
+        *llama.sizes(kv_heads),
+        Key("hidden_size", "embed_scale", read=_embed_scale, write=lambda _, config: config.d_model),
+        Key("head_dim", "d_head", 256, write=lambda _, config: config.head_width),
+        llama.EPS,
+        activation,
+        Key("tie_word_embeddings", "tied", True),
+        llama.ATTENTION_BIAS,
+        *control_ids(pad=0, bos=2, eos=1),
+    )
+
+
+_PLAIN = activation_key("hidden_act", "gelu_pytorch_tanh")
+
+
+def _first_activation(value: Value, theirs: Config) -> Value:
+    """Gemma's first files say gelu and mean its approximation."""
+    return "gelu_tanh" if value == "gelu" else _PLAIN.read(value, theirs)
+
+
+GEMMA = replace(
+    llama.LLAMA,
+    model_type="gemma",
+    class_name="GemmaForCausalLM",
+    keys=(
+        *_keys(16, replace(_PLAIN, read=_first_activation,
+                           write=lambda value, _: "gelu_python" if value == "gelu" else _PLAIN.write(value, _))),
+        Key("max_position_embeddings", "max_len", 8192),
+        *rope_keys(),
+    ),
+    fixed={**llama.FIXED, "norm": "rmsnorm1p", "mlp_bias": False},
+    constants={"use_bidirectional_attention": False},
+    base_class="GemmaModel",
+)  # fmt: skip
+
 KEYS = (
-    *llama.SIZES,
-    Key("hidden_size", "embed_scale", read=_embed_scale, write=lambda _, config: config.d_model),
-    Key("head_dim", "d_head", 256, write=lambda _, config: config.head_width),
-    llama.EPS,
-    activation_key("hidden_activation", "gelu_pytorch_tanh"),
+    *_keys(4, activation_key("hidden_activation", "gelu_pytorch_tanh")),
     Key("query_pre_attn_scalar", "attn_scale", 256, read=_attn_scale, write=_scalar),
-    Key("tie_word_embeddings", "tied", True),
-    llama.ATTENTION_BIAS,
-    *control_ids(pad=0, bos=2, eos=1),
 )
 GEMMA2 = Architecture(
     model_type="gemma2",
@@ -92,10 +123,10 @@ GEMMA3 = replace(
         Key("max_position_embeddings", "max_len", 131_072),
         *local_rope_keys(1e6, 1e4),
         *window_keys_by_layer(_all_but_every_nth, 4096),
-        Key("attn_logit_softcapping", "attn_softcap", None),
         Key("final_logit_softcapping", "logit_softcap", None),
     ),
     rows=(*GEMMA2.rows, *llama.QK_NORM_ROWS),
-    fixed={**GEMMA2.fixed, "qk_norm": True},
+    # The reference's config has attn_logit_softcapping, and nothing reads it.
+    fixed={**GEMMA2.fixed, "qk_norm": True, "attn_softcap": None},
     base_class="Gemma3TextModel",
 )

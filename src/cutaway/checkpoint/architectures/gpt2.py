@@ -23,6 +23,9 @@ GPT2 = Architecture(
         Key("n_positions", "max_len", 1024),
         Key("layer_norm_epsilon", "norm_eps", 1e-5),
         activation_key("activation_function", "gelu_new"),
+        Key("tie_word_embeddings", "tied", True),
+        Key("scale_attn_weights", "attn_scale", True, read=lambda value, _: None if value else 1.0,
+            write=lambda scale, _: scale != 1.0),
         Key("resid_pdrop", "dropout", 0.1),
         Key("embd_pdrop", "dropout", write_only=True),
         *control_ids(bos=50_256, eos=50_256),
@@ -41,11 +44,9 @@ GPT2 = Architecture(
     ),
     fixed={
         "family": "decoder-only", "norm": "layernorm", "norm_order": "pre", "position": "learned",
-        "position_offset": 0, "tied": True, "gated": False, "head": "linear", "attn_bias": True, "mlp_bias": True,
+        "position_offset": 0, "gated": False, "head": "linear", "attn_bias": True, "mlp_bias": True,
     },
-    constants={
-        "tie_word_embeddings": True, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
-    },
+    constants={"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
     written={"attn_pdrop": 0.0},
     ignored=(r"transformer\.h\.\d+\.attn\.(masked_)?bias",),
     base_class="GPT2Model",

@@ -1,30 +1,42 @@
 """T5 (Raffel et al. 2020), its version 1.1 and Flan-T5: relative positions, RMSNorm, unscaled scores, no biases."""
 
+from dataclasses import replace
+
 from cutaway.checkpoint.config_keys import ACTIVATIONS, control_ids, unsupported
 from cutaway.checkpoint.table import Architecture, Config, Key, Row, Value
 from cutaway.config import ModelConfig
 
 
 def _gated(theirs: Config) -> bool:
+    if isinstance(told := theirs.get("is_gated_act"), bool):
+        return told
     return str(theirs.get("feed_forward_proj", "relu")).startswith("gated-")
 
 
 def _activation(value: Value, theirs: Config) -> str:
+    # what it gives is in the file too, and wins
+    if (told := theirs.get("dense_act_fn")) is not None:
+        return _named(told)
     name = str(value).removeprefix("gated-")
     if name == "gelu" and _gated(theirs):
         # what version 1.1 was trained with, under that name
         return "gelu_tanh"
-    if name not in ACTIVATIONS:
-        raise unsupported(value, [*ACTIVATIONS, *(f"gated-{each}" for each in ACTIVATIONS)])
+    return _named(name)
+
+
+def _named(name: Value) -> str:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise unsupported(name, ACTIVATIONS)
     return ACTIVATIONS[name]
 
 
-def _their_activation(activation: Value, config: ModelConfig) -> str:
-    if not config.gated:
-        return {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}[str(activation)]
-    # The exact GELU has no name of its own after gated-.
-    names = {"relu": "gated-relu", "gelu_tanh": "gated-gelu", "silu": "gated-silu"}
-    return names.get(str(activation), "gated-")
+_NAMES = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
+
+
+def _their_projection(activation: Value, config: ModelConfig) -> str:
+    # after gated-, gelu is its approximation for other readers
+    name = "gelu" if config.gated and activation == "gelu_tanh" else _NAMES[str(activation)]
+    return f"gated-{name}" if config.gated else name
 
 
 def _logit_scale(value: Value, theirs: Config) -> float:
@@ -73,7 +85,9 @@ KEYS = (
     Key("relative_attention_num_buckets", "relative_buckets", 32),
     Key("relative_attention_max_distance", "relative_max_distance", 128),
     Key("layer_norm_epsilon", "norm_eps", 1e-6),
-    Key("feed_forward_proj", "activation", "relu", read=_activation, write=_their_activation),
+    Key("feed_forward_proj", "activation", "relu", read=_activation, write=_their_projection),
+    Key("dense_act_fn", "activation", write_only=True, write=lambda value, _: _NAMES[str(value)]),
+    Key("is_gated_act", "gated", write_only=True),
     Key("tie_word_embeddings", "tied", True),
     Key("scale_decoder_outputs", "logit_scale", None, read=_logit_scale, write=lambda scale, _: scale != 1.0),
     Key("dropout_rate", "dropout", 0.1),
@@ -93,9 +107,10 @@ def _t5(gated: bool) -> Architecture:
         class_name="T5ForConditionalGeneration",
         keys=KEYS,
         rows=(
-            Row("shared", "source_embed.tokens"),
             Row("encoder.embed_tokens", "source_embed.tokens"),
             Row("decoder.embed_tokens", "target_embed.tokens"),
+            Row("shared", "source_embed.tokens", spare=True),
+            Row("shared", "target_embed.tokens", spare=True),
             Row("lm_head", "head.unembed"),
             *_stack("encoder", False, gated),
             *_stack("decoder", True, gated),
@@ -109,3 +124,20 @@ def _t5(gated: bool) -> Architecture:
 
 
 T5, T5_GATED = _t5(gated=False), _t5(gated=True)
+
+
+def _mt5(gated: bool) -> Architecture:
+    """mT5 (Xue et al. 2021): version 1.1 of T5 under another name, gated unless the config says otherwise."""
+    proj = Key("feed_forward_proj", "activation", "gated-gelu", read=_activation, write=_their_projection)
+    kept = tuple(key for key in KEYS if key.theirs not in ("feed_forward_proj", "scale_decoder_outputs"))
+    return replace(
+        _t5(gated),
+        model_type="mt5",
+        class_name="MT5ForConditionalGeneration",
+        keys=(*kept, proj),
+        fixed={**FIXED, "gated": gated, "logit_scale": 1.0},
+        when=lambda theirs: _gated({"feed_forward_proj": "gated-gelu", **theirs}) == gated,
+    )
+
+
+MT5, MT5_GATED = _mt5(gated=False), _mt5(gated=True)

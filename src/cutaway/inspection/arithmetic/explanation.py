@@ -218,7 +218,7 @@ def _place(name: str, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, ...]
     for place, size in zip(index, shape, strict=True):
         if not -size <= place < size:
             raise CutawayError(
-                "{name}: {place} in index {index} is outside: its shape is {shape}",
+                "{name}: {place} in index {index} is outside: its shape is {shape}; places are counted from 0",
                 name=name,
                 place=place,
                 index=index,

@@ -1,11 +1,15 @@
 """A number as a few lines of Python that make it again through the library."""
 
+from pprint import pformat
+from textwrap import indent
+
 import torch
 
 from cutaway import zoo
 from cutaway.decode.search import LengthPenalty
 from cutaway.inspection.arithmetic.output_rules import Settings
 from cutaway.inspection.arithmetic.record import Record
+from cutaway.inspection.runs import Tokens
 from cutaway.nn.head import Head
 
 
@@ -15,7 +19,7 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
     place = ", ".join(map(str, index)) or "()"
     if name == "score" and settings.hypothesis is not None:
         lines = [
-            f"log_probs = {settings.hypothesis.log_probs}",
+            f"log_probs = {_listed(settings.hypothesis.log_probs)}",
             f"penalty = {penalty!r}",
             "value = sum(log_probs) / penalty.divisor(len(log_probs))",
         ]
@@ -24,25 +28,21 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
         lines = [*opening, f"value = loaded.model.get_{kind}({name!r})[{place}].item()"]
     elif name in record.taps:
         method = "" if isinstance(record.model.head, Head) else ".hidden"
-        arguments = ", ".join(f"{key}=torch.tensor({ids.tolist()})" for key, ids in record.inputs.items())
         lines = [
             *opening,
-            f"inputs = dict({arguments})",
+            *(f"{key} = torch.tensor({_listed(ids.tolist())})" for key, ids in record.inputs.items()),
             f"with torch.no_grad(), Trace(loaded.model, watch=['*.pattern', {name!r}]) as trace:",
-            f"    loaded.model{method}(**inputs)",
+            f"    loaded.model{method}({', '.join(f'{key}={key}' for key in record.inputs)})",
             f"value = trace[{name!r}][{place}].item()",
         ]
     else:
-        read = ", ".join(
-            "None" if tokens is None else f"Tokens({tokens.ids}, {tokens.pieces!r})"
-            for tokens in (record.source, record.target, record.outcome)
-        )
         asked = f"explain(run, {name!r}, {index!r})"
         if settings.smoothing != Settings.smoothing:
             asked = f"Arithmetic(run, smoothing={settings.smoothing!r}).explain({name!r}, {index!r})"
         if name == "score" and penalty != LengthPenalty():
             asked = f"Arithmetic(run, length_penalty={penalty!r}).explain({name!r})"
-        lines = [*opening, f"run = Run(loaded, {read})", f"value = {asked}.recorded"]
+        read = [_tokens(tokens) for tokens in (record.source, record.target, record.outcome)]
+        lines = [*opening, "run = Run(", "    loaded,", *read, ")", f"value = {asked}.recorded"]
     text = "\n".join([*lines, "print(value)"])
     imports = {line for word, line in _IMPORTS.items() if word in text}
     if "load(" in text:
@@ -53,12 +53,25 @@ def snippet(record: Record, settings: Settings, name: str, index: tuple[int, ...
 
 _IMPORTS = {
     "torch.": "import torch",
-    "= Run(": "from cutaway.inspection.runs import Run, Tokens",
+    "= Run(\n": "from cutaway.inspection.runs import Run, Tokens",
     "= explain(": "from cutaway.inspection import explain",
     "Arithmetic(": "from cutaway.inspection.arithmetic.explanation import Arithmetic",
     "LengthPenalty(": "from cutaway.decode.search import LengthPenalty",
     "find(": "from cutaway.zoo import find",
 }
+
+
+def _listed(values: object) -> str:
+    """A list, over several lines where it is long; Chinese characters are two columns wide."""
+    return pformat(values, width=56, compact=True)
+
+
+def _tokens(tokens: Tokens | None) -> str:
+    """An argument of its own line, or lines."""
+    if tokens is None:
+        return "    None,"
+    inner = indent(f"{_listed(tokens.ids)},\n{_listed(tokens.pieces)},", "    ")
+    return indent(f"Tokens(\n{inner}\n),", "    ")
 
 
 def _open(record: Record) -> list[str]:

@@ -35,18 +35,19 @@ class HeadChange(BlockChange):
 
     head: All | int = key(say('the head, from 0; -1 is the last, "*" all'))
 
-    def heads(self, building: Building) -> slice:
+    def heads(self, place: Place) -> slice:
         if self.head == "*":
             return slice(None)
-        only = one_of(say("head"), self.head, building.config.n_heads)
+        only = one_of(say("head"), self.head, place.attention.n_heads)
         return slice(only, only + 1)
 
     def check(self, building: Building) -> None:
-        self.heads(building)
+        for place in self.places(building):
+            self.heads(place)
 
     def add(self, building: Building, place: Place, tap: str, edit: Edit) -> None:
         """An edit of the heads alone, at a tap (B, H, …) of the attention."""
-        heads = self.heads(building)
+        heads = self.heads(place)
 
         def edited(x: Tensor) -> Tensor:
             changed = x.clone()
@@ -72,7 +73,7 @@ class HeadOff(HeadChange):
         if self.set == "zero":
             self.add(building, place, "z", torch.zeros_like)
             return
-        mean, heads = building.measured(f"{place.attention_path}.z", mean_over_tokens), self.heads(building)
+        mean, heads = building.measured(f"{place.attention_path}.z", mean_over_tokens), self.heads(place)
         self.add(building, place, "z", lambda z: mean()[:, heads].to(z).expand_as(z))
 
 
@@ -116,7 +117,8 @@ class SetAttention(HeadChange):
             query = None if self.q == "*" else self.q
             if side == "decoder" and self.k is not None and query is not None and self.k > query:
                 raise CutawayError(
-                    "key {k} comes after query {q}, and a decoder does not see later tokens",
+                    "key {k} comes after query {q}, and a decoder does not see later tokens; "
+                    "choose a key at or before the query",
                     k=self.k,
                     q=query,
                 )
@@ -198,7 +200,7 @@ class SetPattern(HeadChange):
                 _check_row(building, f"rows[{query}]", row, side, query)
 
     def edit_at(self, building: Building, place: Place) -> None:
-        clock, heads = building.clocks[place.side], self.heads(building)
+        clock, heads = building.clocks[place.side], self.heads(place)
         masked = building.keep(f"{place.attention_path}.masked") if self.kind == "uniform" else None
 
         def edited(pattern: Tensor) -> Tensor:
@@ -317,7 +319,7 @@ def _check_row(building: Building, name: str, row: Sequence[float], side: Side, 
         )
     if side == "decoder" and query is not None and any(row[query + 1 :]):
         raise CutawayError(
-            "{name} gives weight to keys after query {query}, which a decoder does not see",
+            "{name} gives weight to keys after query {query}, which a decoder does not see; set those weights to 0",
             name=name,
             query=query,
         )

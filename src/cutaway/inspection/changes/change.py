@@ -229,7 +229,7 @@ class Building:
         there: list[Side] = [each for each in allowed if each in existing]
         if not there:
             raise CutawayError(
-                "this change is for side {allowed}, but this {family} model has only {existing}",
+                "this change is for side {allowed}, but this {family} model has only {existing}; name one that it has",
                 allowed=listed(allowed, say(" or ")),
                 family=family,
                 existing=names_of(existing),

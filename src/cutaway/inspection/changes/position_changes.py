@@ -48,7 +48,9 @@ class SetPositions(Change):
     def check(self, building: Building) -> None:
         kind, most = building.config.position, building.config.max_len
         if kind == "none":
-            raise CutawayError("this model is told no positions, so there are none to change")
+            raise CutawayError(
+                "this model is told no positions, so there are none to change; choose another change"
+            )
         if kind in ("relative", "alibi") and self.set == "shift":
             raise CutawayError(
                 "set is 'shift', but this model's positions are distances ({kind}), which a shift of all tokens "
@@ -57,7 +59,7 @@ class SetPositions(Change):
             )
         for side in building.sides(self.side or "*", self.allowed):
             length = building.length(side)
-            if kind in ("learned", "sinusoidal") and length + (self.by or 0) > most:
+            if building.stacks[side].embedding.positions is not None and length + (self.by or 0) > most:
                 raise CutawayError(
                     "by is {by}, expected at most {left}: the text has {length} tokens and the model {most} positions",
                     by=self.by,
@@ -67,16 +69,14 @@ class SetPositions(Change):
                 )
 
     def edit(self, building: Building) -> None:
-        kind = building.config.position
         for side in building.sides(self.side or "*", self.allowed):
-            if kind in ("learned", "sinusoidal"):
-                path = building.stacks[side].embedding_name
-                building.add(f"{path}.position", self._other_vectors(building, side))
-                continue
+            stack = building.stacks[side]
+            if stack.embedding.positions is not None:
+                building.add(f"{stack.embedding_name}.position", self._other_vectors(building, side))
             for place in places(building.model, side):
-                if kind == "rotary":
+                if place.stack.rotary is not None:
                     self._rotate(building, place)
-                else:
+                elif place.stack.relative is not None and self.set != "shift":
                     self._bias(building, place)
 
     def _told(self, positions: Tensor, length: int) -> Tensor:

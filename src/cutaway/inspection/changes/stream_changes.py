@@ -247,7 +247,7 @@ class SetExperts(BlockChange):
         if bool(self.ban) == bool(self.force):
             raise CutawayError("expected either ban or force, with the numbers of experts")
         if len({*self.ban, *self.force}) != len(self.ban) + len(self.force):
-            raise CutawayError("an expert is named twice")
+            raise CutawayError("an expert is named twice; name each once")
 
     def places(self, building: Building) -> list[Place]:
         """Those with experts, where all layers are meant."""
@@ -265,15 +265,21 @@ class SetExperts(BlockChange):
                 )
         if len(self.force) > n_chosen:
             raise CutawayError(
-                "force names {count} experts, but a token has only {n_chosen}",
+                "force names {count} experts, but a token has only {n_chosen}; name at most as many",
                 count=len(self.force),
                 n_chosen=n_chosen,
             )
         if not self.places(building):
-            raise CutawayError("no layer there has experts")
+            raise CutawayError(
+                "no layer there has experts; choose layers that have (cutaway inspect anatomy shows them)"
+            )
         for place in self.places(building):
             if not isinstance(place.block.mlp, MoE):
-                raise CutawayError("layer {layer} has no experts, but a plain network", layer=place.layer)
+                raise CutawayError(
+                    "layer {layer} has no experts, but a plain network; "
+                    "choose a layer that has (cutaway inspect anatomy shows them)",
+                    layer=place.layer,
+                )
             building.check_position("token", self.token, place.side)
             self._check_rest(building, place)
 
@@ -288,7 +294,9 @@ class SetExperts(BlockChange):
         if both:
             number, layer = min(both), place.layer
             raise CutawayError(
-                "expert {number} of layer {layer} is both banned and forced", number=number, layer=layer
+                "expert {number} of layer {layer} is both banned and forced; do one of the two",
+                number=number,
+                layer=layer,
             )
         if len(banned) > n_experts - n_chosen:
             raise CutawayError(
@@ -356,7 +364,9 @@ class PatchResidual(Change):
             building.check_position("token", self.token, place.side)
             there = stacks(other).get(place.side)
             if there is None or place.layer >= len(there.stack.layers):
-                raise CutawayError("the other run's model has no {block}", block=place.path)
+                raise CutawayError(
+                    "the other run's model has no {block}; take a run of the same model", block=place.path
+                )
             if token >= len(there.tokens):
                 raise CutawayError(
                     "the other run has no token {token}, expected 0 to {last}",

@@ -92,7 +92,8 @@ class SetOutput(Change):
             forced = building.id("force", self.force, side)
             if forced in never_written(building.run):
                 raise CutawayError(
-                    "force is {force!r}, a control token or an id without a piece, which the model never writes",
+                    "force is {force!r}, a control token or an id without a piece, which the model never writes; "
+                    "force another",
                     force=self.force,
                 )
             banned = [id for id in range(building.config.vocab_size) if id != forced]

@@ -10,7 +10,8 @@ from torch import Tensor
 from cutaway.decode.generation import generate
 from cutaway.decode.search import Limits, Search
 from cutaway.decode.text_model import end_ids_of, readable
-from cutaway.decode.translator import Source, Translator
+from cutaway.decode.translation import Source
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.lists import Changes, edits
 from cutaway.inspection.outcome import filled_gaps, masked_positions, never_written
@@ -103,13 +104,13 @@ def _decoded(
     assert run.target is not None
     if isinstance(model, EncoderDecoder):
         assert run.source is not None
-        prompt, width = _start(run), 4 if beam is None else beam
-        most = 2 * len(run.source) + 20 if max_new_tokens is None else max_new_tokens
+        translator = Translator(loaded)
+        prompt, width = _start(run, translator), 4 if beam is None else beam
+        limits = translator.limits(run.source.ids, Limits(max_new_tokens))
     else:
         prompt, width = [*run.target.ids, *run.outcome.ids[-1:]], 1 if beam is None else beam
-        most = NEW_TOKENS if max_new_tokens is None else max_new_tokens
+        limits = Limits(max_new_tokens).within(loaded.config.max_len, usual=NEW_TOKENS)
     search = Search(beam=width)
-    limits = Limits(most, 0, loaded.config.max_len)
     with torch.inference_mode(), Trace(model, edit=edits(changes, run, runs)):
         cache = model.begin(run.inputs["source"]) if isinstance(model, EncoderDecoder) else model.begin(1)
         ((found, *_),) = generate(
@@ -125,11 +126,10 @@ def _decoded(
     return Output(best.text, best.ids, best.pieces, best.log_probs, best.score)
 
 
-def _start(run: Run) -> list[int]:
+def _start(run: Run, translator: Translator) -> list[int]:
     """The tokens that the decoder of this run read before it wrote: its start token, and what is forced after it."""
-    translator = Translator(run.loaded)
     assert run.target is not None
-    starts = [translator.start(Source("", to, [], [], (), False)) for to in (None, *translator.languages)]
+    starts = [translator.start(Source("", to, [], [], [], (), False)) for to in (None, *translator.languages)]
     fitting = [start for start in starts if run.target.ids[: len(start)] == start]
     if not fitting:
         raise CutawayError(

@@ -10,9 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.decode.route import Language
 from cutaway.decode.search import BeamStep, Search
 from cutaway.decode.text_model import Hypothesis
-from cutaway.decode.translator import Language, Translator
+from cutaway.decode.translator import Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.asked import OneHead, OneLayer
 from cutaway.inspection.options import Option
@@ -185,10 +186,10 @@ def _searched(
     source = translator.prepare(text, to=to)
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to align")
-    greedy = translator.translate([text], to=to, search=Search())[0].best
+    greedy = translator.write([source], search=Search())[0][0]
     steps: list[BeamStep] = []
     search = Search(beam=beam, n_best=n_best, attention="full", observe=steps.append)
-    found = translator.translate([text], to=to, search=search)[0].hypotheses
+    [found] = translator.write([source], search=search)
     tokenizer, begun = loaded.require_tokenizer(), translator.start(source)
     start = Tokens(begun, [tokenizer.readable(id) for id in begun])
     looked = _run_of(loaded, Tokens(source.ids, source.pieces), start, found[0])
@@ -210,7 +211,7 @@ def _given_up(steps: Sequence[BeamStep], tokenizer: Tokenizer) -> Iterator[Dropp
 
 def _run_of(loaded: Loaded, source: Tokens, start: Tokens, hypothesis: Hypothesis) -> Run:
     if not hypothesis.ids:
-        raise CutawayError("the hypothesis has no token: there is nothing to look into")
+        raise CutawayError("the hypothesis has no token: there is nothing to look into; give another text")
     ids, pieces = [*start.ids, *hypothesis.ids], [*start.pieces, *hypothesis.pieces]
     return Run(loaded, source, Tokens(ids[:-1], pieces[:-1]), Tokens(ids[1:], pieces[1:]))
 

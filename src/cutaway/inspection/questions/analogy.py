@@ -155,7 +155,9 @@ def plane(corners: Tensor, pieces: Sequence[str] = ("", "", "", "")) -> Plane:
     first, second = a - b, d - c
     length = float(first.norm())
     if length <= 1e-12 * float(corners.norm(dim=1).max()):
-        raise CutawayError("a and b have the same vector: their difference has no direction to draw")
+        raise CutawayError(
+            "a and b have the same vector: their difference has no direction to draw; choose two different words"
+        )
     along = first / length
     across = second - (second @ along) * along
     flat = float(across.norm()) <= 1e-9 * length
@@ -185,7 +187,8 @@ def _vectors(table: VectorTable, ids: Sequence[int], normalised: bool) -> Tensor
     lengths = vectors.norm(dim=1, keepdim=True)
     if zero := [id for id, length in zip(ids, lengths.flatten().tolist(), strict=True) if length == 0]:
         raise CutawayError(
-            "the vector of {shown} is 0: it has no direction to compare", shown=_shown(table, zero)
+            "the vector of {shown} is 0: it has no direction to compare; choose another word",
+            shown=_shown(table, zero),
         )
     return vectors / lengths if normalised else vectors
 

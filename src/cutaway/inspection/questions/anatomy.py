@@ -203,6 +203,7 @@ POSITIONS = {
     "none": say("no positions"),
     "rotary": say("rotary positions"),
     "relative": say("relative positions"),
+    "learned_relative": say("table of learned positions, and relative ones"),
     "alibi": say("ALiBi positions"),
 }
 PARTS = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
@@ -105,7 +106,8 @@ def drift(
     """
     if run.model is not other.model:
         raise CutawayError(
-            "the two runs are of different models: vectors of one model mean nothing in another's space"
+            "the two runs are of different models: vectors of one model mean nothing in another's space; "
+            "take two runs of one model"
         )
     there = stacks(run)
     where: Side = next(iter(there)) if side is None else side
@@ -250,7 +252,7 @@ def _page(found: Drift) -> Page:
     ]
     paths = (range(n), range(n, 2 * n))
     # How far the word has come in each sentence, and how far the two have parted.
-    cosines = array(torch.stack([first.static_cosines, second.static_cosines, found.cosines]))
+    cosines = np.stack([array(each) for each in (first.static_cosines, second.static_cosines, found.cosines)])
     names = [say("{side}, start", side=side) for side in (FIRST, SECOND)]
     names.append(say("{first}, {second}", first=FIRST, second=SECOND))
     between = say("between which two vectors")

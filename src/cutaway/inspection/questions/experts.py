@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,7 +81,10 @@ def experts(run: Run, *, layer: OneLayer = None) -> Experts:
     found = [place for stack in stacks(run).values() for place in places(run.model, stack.name)]
     mixed = [place for place in found if isinstance(place.block.mlp, MoE)]
     if not mixed:
-        raise CutawayError("{path}: this model has no experts, so nothing is routed", path=run.loaded.path)
+        raise CutawayError(
+            "{path}: this model has no experts, so nothing is routed; ask it of a mixture of experts, such as Mixtral",
+            path=run.loaded.path,
+        )
     asked = [place for place in mixed if layer in (None, place.layer, place.layer - len(place.stack.layers))]
     if not asked:
         raise CutawayError(
@@ -179,7 +183,7 @@ def _title(each: Routing) -> Phrase:
 
 def _loads(found: Experts) -> Matrix:
     """Layers down, experts across."""
-    loads = array(torch.stack([each.load for each in found.layers]))
+    loads = np.stack([array(each.load) for each in found.layers])
     names: list[Text] = [str(each.layer) for each in found.layers]
     if len({each.side for each in found.layers}) > 1:
         names = [say("{side} {layer}", side=SIDES[each.side], layer=each.layer) for each in found.layers]

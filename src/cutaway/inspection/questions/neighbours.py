@@ -81,7 +81,7 @@ def nearest_to(
         )
     if not bool(vector.isfinite().all()):
         values = brief(vector[~vector.isfinite()].tolist())
-        raise CutawayError("the vector has values that are not finite: {values}", values=values)
+        raise CutawayError("the vector has values that are not finite: {values}; give numbers", values=values)
     (items,) = nearest_rows(table, vector.detach().cpu().double()[None], top=top, measure=measure)
     return Neighbours(table.name, measure, None, "", len(table.vectors), items)
 

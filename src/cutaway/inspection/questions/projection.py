@@ -115,7 +115,7 @@ def _near(table: VectorTable, ids: Sequence[int], top: int) -> tuple[tuple[Neigh
     if 0 in lengths:
         id = ids[lengths.index(0)]
         raise CutawayError(
-            "the vector of {label} (id {id}) is 0: it has no direction to compare",
+            "the vector of {label} (id {id}) is 0: it has no direction to compare; choose another word",
             label=table.label(id),
             id=id,
         )

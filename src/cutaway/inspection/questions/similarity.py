@@ -97,7 +97,9 @@ def _states(loaded: Loaded, text: str) -> tuple[Tokens, Tensor, Tensor]:
     before, after = tokenizer.around
     inner = tokenizer.encode_ids([settings.read(text)])[0]
     if not [*before, *inner, *after]:
-        raise CutawayError("the text {text!r} has no token: there is nothing to compare", text=text)
+        raise CutawayError(
+            "the text {text!r} has no token: there is nothing to compare; give another text", text=text
+        )
     name = f"{output_stack(loaded.model)}.normed"
     with Trace(loaded.model, {name: lambda x: x[0].double().cpu()}) as trace:
         embedded = embed(loaded, [text], pooling="mean", normalise=False)

@@ -119,11 +119,12 @@ class Stored:
 
     def sweep(self, top: int, progress: Progress | None) -> HeadSweep:
         tokens = sum(len(each) for each in (self._run.source, self._run.target) if each is not None)
-        batches = torch.arange(self._model.config.n_heads).split(max(1, _TOKENS // tokens))
+        at_once = max(1, _TOKENS // tokens)
         grids: dict[Side, list[Tensor]] = {place.side: [] for place in self._blocks}
         with torch.no_grad():
             unit, base, lost = self._judged()
             for place in reported(self._blocks, say("heads switched off, layers"), progress):
+                batches = torch.arange(place.attention.n_heads).split(at_once)
                 grids[place.side].append(torch.cat([lost(self._without(place, some)) for some in batches]))
         effects: dict[Side, Tensor] = {side: torch.stack(grid) for side, grid in grids.items()}
         listed = [

@@ -58,7 +58,7 @@ class DocumentBatches(Batches[Rows]):
             for at in range(begin, end - 1, max_len)
         ]
         if not pieces:
-            raise CutawayError("no documents to make batches of")
+            raise CutawayError("no documents to make batches of; give some")
         self._pieces = np.array(pieces, np.int64)  # (pieces, 3): document, begin and end of its inputs
 
     def _plan(self, random: np.random.Generator) -> list[Rows]:
@@ -203,7 +203,7 @@ class MaskedBatches(Batches[Cut]):
             for at in range(0, len(ids), room)
         )
         if not len(self._rows):
-            raise CutawayError("no documents to make batches of")
+            raise CutawayError("no documents to make batches of; give some")
         data = {"documents": len(documents), "data": documents.checksum()}
         grid = {"budget": budget, "multiple": multiple, "row_multiple": row_multiple}
         super().__init__(seed, **data, max_len=max_len, **grid)

@@ -125,9 +125,11 @@ class PairBatches(Batches[Cut]):
         joined = Pairs.join(parts)
         self._source, self._target = joined.source, joined.target
         if not len(self._source):
-            raise CutawayError("no pairs to make batches of")
+            raise CutawayError("no pairs to make batches of; give some")
         if not any(part.weight > 0 and len(part) for part in parts):
-            raise CutawayError("no pairs to make batches of: every part has weight 0")
+            raise CutawayError(
+                "no pairs to make batches of: every part has weight 0; give one a weight above 0"
+            )
         grid = {"budget": budget, "multiple": multiple, "row_multiple": row_multiple}
         for name, value in grid.items():
             if value < 1:

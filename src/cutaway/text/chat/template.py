@@ -1,18 +1,23 @@
 """A chat as the model was taught to read it: the model's own template, in which no message can spell a control token.
 
 A template (Jinja, Hugging Face's `chat_template`) writes roles, ends of turns and the messages into one text. Only what
-the template itself writes may become control tokens. So before rendering, whatever in a message could be read as one,
-alone or together with what the template puts beside it, is put between two marks, characters that occur nowhere else;
-what stands between marks in the rendered text is plain text, and the marks are taken out again. (A template that cuts
-single characters off a message could lose them.)
+the template itself writes may become control tokens, whatever it does to the messages on the way. So the chat is also
+rendered in disguise: in the messages every character that some control token has is another one that occurs nowhere
+else. A control token in such a rendering is the template's own. Where the plain rendering has the same ones, it
+stands, else the disguised one with its characters put back.
+
+A template may look for words of its own in a message (`</think>`). These are left as they are in a second disguise,
+each between two marks, and what touches marks is no control token. It is preferred where its control tokens are those
+of the first: a template that cuts marks off a message cannot make one of it.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 from cutaway.errors import CutawayError
 from cutaway.text.chat import process
@@ -22,7 +27,8 @@ from cutaway.words import names_of
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # Noncharacters first: no text has a use for them.
-_MARKS = [*range(0xFDD1, 0xFDF0), *range(0x10F000, 0x10FFFE)]
+_UNUSED = [*range(0xFDD1, 0xFDF0), *range(0x10F000, 0x10FFFE)]
+_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 Spans = list[tuple[int, int]]  # in code points, in order
 
 
@@ -32,6 +38,11 @@ class Rendered:
 
     text: str
     controls: Spans
+
+    @property
+    def spelled(self) -> list[str]:
+        """Its control tokens."""
+        return [self.text[start:stop] for start, stop in self.controls]
 
 
 def render(
@@ -59,38 +70,38 @@ def render(
             )
     spellings = spellings_of(tuple(controls))
     chat = [dict(message) for message in messages]
-    marks = Marks(spellings, template, chat)
-    marked = [
-        {name: value if name == "role" else marks.put(value) for name, value in message.items()}
-        for message in chat
-    ]
+    disguise = Disguise(spellings, template, chat)
     values = {**(variables or {}), "tools": None, "documents": None, "add_generation_prompt": reply}
-    text = process.SHARED.render(template, {**values, "messages": chat}, where)
-    found = spellings.find(text, [], ())
-    if marked == chat:
-        return Rendered(text, found)
-    plain, own = marks.take_out(process.SHARED.render(template, {**values, "messages": marked}, where))
-    if [text[start:stop] for start, stop in found] == [plain[start:stop] for start, stop in own]:
-        # what the messages spell, the template has left out
-        return Rendered(text, found)
-    return Rendered(plain, own)
+
+    def rendered(messages: object) -> str:
+        return process.SHARED.render(template, {**values, "messages": messages}, where)
+
+    text = rendered(chat)
+    found = Rendered(text, spellings.find(text, (), ()))
+    whole = disguise.taken_off(rendered([disguise.put_on(message, ()) for message in chat]))
+    if found == whole:
+        return found
+    marked = disguise.taken_off(rendered([disguise.put_on(message, literals(template)) for message in chat]))
+    if marked.spelled != whole.spelled:
+        return whole
+    return found if found.spelled == whole.spelled else marked
 
 
 def encode(tokenizer: Tokenizer, rendered: Rendered) -> list[int]:
     """The ids of a rendered chat. Nothing is added to what the template wrote, no start token either."""
     by_content = {content: id for id, content in tokenizer.controls.items()}
-    own = [by_content[rendered.text[start:stop]] for start, stop in rendered.controls]
-    if tokenizer.encode("a").pieces[:1] != ["a"]:
-        # Such a tokenizer puts a space before a text, some do after a control token too: its own rule decides.
-        [whole] = tokenizer.encode_ids([rendered.text], controls=True)
-        if [id for id in whole if tokenizer.is_silent(id)] == [id for id in own if tokenizer.is_silent(id)]:
-            return whole
     edges = [0, *(edge for span in rendered.controls for edge in span), len(rendered.text)]
     runs = [rendered.text[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True)]
     plain = tokenizer.encode_ids(runs)
     ids = plain[0]
-    for control, run in zip(own, plain[1:], strict=True):
-        ids += [control, *run]
+    for control, run in zip(rendered.spelled, plain[1:], strict=True):
+        ids += [by_content[control], *run]
+    if tokenizer.encode("a").pieces[:1] != ["a"]:
+        # Such a tokenizer puts a space before a text, some do after a control token too: its own rule decides, as long
+        # as it sees no control token in a message; unk stands for a character in one as well.
+        [whole] = tokenizer.encode_ids([rendered.text], controls=True)
+        if list(filter(tokenizer.is_control, whole)) == list(filter(tokenizer.is_control, ids)):
+            return whole
     return ids
 
 
@@ -131,11 +142,11 @@ def render_for(
     )
 
 
-# Marks.
+# Disguises.
 
 
 class Spellings:
-    """How control tokens are spelled, whole and in part."""
+    """How control tokens are spelled."""
 
     def __init__(self, controls: Sequence[str]) -> None:
         longest_first = sorted(controls, key=len, reverse=True)
@@ -143,11 +154,12 @@ class Spellings:
         self._exact = re.compile(exact)
         # In any case of letters, since a template may change it.
         self.any_case = re.compile(exact, re.IGNORECASE)
-        self._begins = {control[:n].lower() for control in controls for n in range(1, len(control))}
-        self._ends = {control[n:].lower() for control in controls for n in range(1, len(control))}
-        self._longest = max(map(len, controls), default=1) - 1
+        every = "".join(controls)
+        self.characters = frozenset(
+            each for each in every + every.lower() + every.upper() if not each.isspace()
+        )
 
-    def find(self, text: str, said: Spans, cuts: Collection[int]) -> Spans:
+    def find(self, text: str, said: Spans | tuple[()], cuts: Collection[int]) -> Spans:
         """Where the `tokenizers` library sees control tokens (the leftmost, of several the longest), without those that
         touch a span of `said` or have a cut inside."""
         plain = bytearray(len(text))
@@ -163,78 +175,72 @@ class Spellings:
             position = stop if own else start + 1
         return found
 
-    def suspects(self, text: str) -> Iterator[tuple[int, int]]:
-        """Spans of a message that could be read as a control token, or as the part of one whose rest a template puts
-        beside the message."""
-        start, stop = len(text) - len(text.lstrip()), len(text.rstrip())  # templates strip
-        yield from (found.span() for found in self.any_case.finditer(text))
-        for n in range(1, min(self._longest, stop - start) + 1):
-            if text[start : start + n].lower() in self._ends:
-                yield start, start + n
-            if text[stop - n : stop].lower() in self._begins:
-                yield stop - n, stop
-
 
 spellings_of = lru_cache(maxsize=8)(Spellings)
 
 
-class Marks:
-    """Two characters that occur in none of the `texts` (any plain JSON), put around suspects and taken out again."""
+@lru_cache(maxsize=8)
+def literals(template: str) -> tuple[str, ...]:
+    """The texts in quotation marks that a template's code has, the longest first."""
+    found = (each[1:-1] for each in _LITERAL.findall(template))
+    spelled = {each.replace("\\n", "\n").replace("\\t", "\t") for each in found}
+    return tuple(sorted((each for each in spelled if each and not each.isspace()), key=len, reverse=True))
+
+
+class Disguise:
+    """Characters that occur in none of the `texts` (any plain JSON) in the place of those of control tokens, and two as
+    marks."""
 
     def __init__(self, spellings: Spellings, *texts: object) -> None:
         there = set(json.dumps(texts, ensure_ascii=False))
-        unused = list(islice((chr(code) for code in _MARKS if chr(code) not in there), 2))
-        if len(unused) < 2:
+        unused = (chr(code) for code in _UNUSED if chr(code) not in there)
+        wanted = sorted(spellings.characters & there)
+        given = list(islice(unused, len(wanted) + 2))
+        if len(given) < len(wanted) + 2:
             raise CutawayError("the messages use up Unicode's private characters; leave some of them out")
-        self._opening, self._closing = unused
+        self._opening, self._closing, *others = given
+        self._on = str.maketrans(dict(zip(wanted, others, strict=True)))
+        self._off = str.maketrans(dict(zip(others, wanted, strict=True)))
         self._spellings = spellings
-        self._marked: set[str] = set()
 
-    def put(self, value: object) -> object:
-        """Plain JSON with marks in its texts. A field's name is not marked, since the template asks for it: one that
-        spells a control token is a CutawayError."""
+    def put_on(self, value: object, kept: Sequence[str]) -> Any:
+        """Plain JSON with its texts disguised, but for those of `kept` in them, which are marked, and for a message's
+        role. A field's name is not disguised, since the template asks for it: one that spells a control token is a
+        CutawayError."""
         if isinstance(value, str):
-            return self._put(value)
+            if not kept:
+                return value.translate(self._on)
+            parts = re.split(f"({'|'.join(map(re.escape, kept))})", value)
+            return "".join(
+                f"{self._opening}{part}{self._closing}" if place % 2 else part.translate(self._on)
+                for place, part in enumerate(parts)
+            )
         if isinstance(value, Mapping):
             for name in value:
                 if self._spellings.any_case.search(str(name)):
                     raise CutawayError(
                         "a message has a field {name!r}, whose name spells a control token", name=name
                     )
-            return {name: self.put(inner) for name, inner in value.items()}
+            return {
+                name: inner if name == "role" and inner in ROLES else self.put_on(inner, kept)
+                for name, inner in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self.put(inner) for inner in value]
+            return [self.put_on(inner, kept) for inner in value]
         return value
 
-    def _put(self, text: str) -> str:
-        spans: Spans = []
-        for start, stop in sorted(self._spellings.suspects(text)):
-            if spans and start < spans[-1][1]:
-                spans[-1] = (spans[-1][0], max(stop, spans[-1][1]))
-            else:
-                spans.append((start, stop))
-        self._marked |= {text[start:stop].lower() for start, stop in spans}
-        parts, at = [], 0
-        for start, stop in spans:
-            parts += [text[at:start], self._opening, text[start:stop], self._closing]
-            at = stop
-        return "".join([*parts, text[at:]])
-
-    def take_out(self, text: str) -> tuple[str, Spans]:
-        """A rendered text without its marks, and where the template itself spelled control tokens.
-
-        Where a template has cut a marked text apart, a mark stands alone: no control token goes across it."""
+    def taken_off(self, text: str) -> Rendered:
+        """A rendered text as it is without disguise, and where the template itself spelled control tokens: nothing
+        between two marks is one, nor what goes across a mark."""
         pieces = re.split(f"([{self._opening}{self._closing}])", text)  # every second one is a mark
         said: Spans = []
         cuts: set[int] = set()
         at = 0
         for i in range(1, len(pieces), 2):
             at += len(pieces[i - 1])
-            inner = pieces[i + 1]
-            closed = pieces[i : i + 3 : 2] == [self._opening, self._closing]
-            if closed and inner.lower() in self._marked:
-                said.append((at, at + len(inner)))
-            else:
-                cuts.add(at)
+            cuts.add(at)
+            if pieces[i] == self._opening:
+                said.append((at, at + len(pieces[i + 1])))
         plain = "".join(pieces[::2])
-        return plain, self._spellings.find(plain, said, cuts)
+        found = self._spellings.find(plain, said, cuts)
+        return Rendered(plain.translate(self._off), found)

@@ -160,7 +160,9 @@ def text_lines(file: Path) -> list[str]:
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CutawayError("{file}: not UTF-8 at byte {at}", file=file, at=error.start) from error
+        raise CutawayError(
+            "{file}: not UTF-8 at byte {at}; save it as UTF-8", file=file, at=error.start
+        ) from error
     lines = text.removesuffix("\n").split("\n")
     if text.endswith("\r\n") and all(line.endswith("\r") for line in lines[:-1]):
         lines = [line.removesuffix("\r") for line in lines]
@@ -273,6 +275,7 @@ def _ranks(file: Path) -> dict[bytes, int]:
     ranks = {piece: rank for rank, piece in enumerate(pieces)}
     if len(ranks) < len(pieces) or any(bytes((byte,)) not in ranks for byte in range(256)):
         raise CutawayError(
-            "{file}: a piece stands there twice, or one of the 256 bytes is missing", file=file
+            "{file}: a piece stands there twice, or one of the 256 bytes is missing; fetch it again",
+            file=file,
         )
     return ranks

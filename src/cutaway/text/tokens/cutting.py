@@ -55,12 +55,34 @@ class LibraryCutter:
         with tokenizer_json.named_failure(self._failure):
             found = self.engine.encode(normal, add_special_tokens=False)
         surfaces = [normal[start:end] for start, end in found.offsets]
-        offsets = encoding.settle(normal, found.tokens, found.offsets)
-        if self._byte_fallback:
-            offsets = encoding.share_out(found.tokens, offsets)
+        offsets = self._offsets(normal, found)
         if spans is not None:
             offsets = encoding.traced(offsets, spans, len(text))
         return Cut(found.ids, offsets, surfaces)
+
+    def _offsets(self, text: str, found: tokenizers.Encoding) -> Spans:
+        """The places of the pieces in a text. Where it is normalised, they are those in the normalised text traced back
+        cluster by cluster: what the library gives for composed characters misses their marks and runs back."""
+        normalizer = self.engine.normalizer
+        if normalizer is not None and (new := normalizer.normalize_str(text)) != text:
+            again = self._normalised.encode(new, add_special_tokens=False)
+            spans = encoding.aligned(text, new, normalizer.normalize_str)
+            if again.ids == found.ids and spans is not None:
+                return encoding.traced(self._settled(new, again), spans, len(text))
+        return self._settled(text, found)
+
+    def _settled(self, text: str, found: tokenizers.Encoding) -> Spans:
+        offsets = encoding.settle(text, found.tokens, found.offsets)
+        return encoding.share_out(found.tokens, offsets) if self._byte_fallback else offsets
+
+    @cached_property
+    def _normalised(self) -> tokenizers.Tokenizer:
+        """The same for texts that are normalised already; it shares the model."""
+        engine = tokenizers.Tokenizer(self.engine.model)
+        if self.engine.pre_tokenizer is not None:
+            engine.pre_tokenizer = self.engine.pre_tokenizer
+        engine.add_tokens([token for _, token in sorted(self.engine.get_added_tokens_decoder().items())])
+        return engine
 
 
 class Replacements:

@@ -1,7 +1,7 @@
 """A text in pieces: which part of it each piece stands for, and which pieces stand for one character together."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,6 +71,48 @@ def traced(
     text stands for one of `spans`. A piece that is part of what one character became has that character's span."""
     starts = [*(start for start, _ in spans), length]
     return [(starts[start], spans[end - 1][1] if end > start else starts[start]) for start, end in offsets]
+
+
+def aligned(text: str, new: str, normalised: Callable[[str], str]) -> Spans | None:
+    """What each character of `new`, a text after normalisation, stands for in the text: itself where its cluster stays
+    as it is, else its whole cluster; what is put before the text stands for nothing. None where the parts of the text
+    do not become the parts of `new`, as when white space is folded."""
+    # Next to a Han character nothing is composed, and no rule for the beginning of a text holds.
+    beside = "\u4e2d"
+    before = normalised(beside)
+    known: dict[str, str] = {}
+
+    def becomes(old: str) -> str:
+        if old not in known:
+            known[old] = normalised(beside + old).removeprefix(before)
+        return known[old]
+
+    units: list[str] = []  # what is normalised by itself
+    for cluster in display.clusters(text):
+        # half-width marks and letters are clusters of their own that become parts of one
+        if units and becomes(cluster) != cluster and _one_cluster(becomes(units[-1]), becomes(cluster)):
+            units[-1] += cluster
+        else:
+            units.append(cluster)
+    spans: Spans = []
+    at = 0
+    for unit in units:
+        part, end = becomes(unit), at + len(unit)
+        single = len(part) == len(unit) and all(map(_is_form, unit, part))
+        spans += [(place, place + 1) for place in range(at, end)] if single else [(at, end)] * len(part)
+        at = end
+    if not new.endswith("".join(map(becomes, units))):
+        return None
+    return [(0, 0)] * (len(new) - len(spans)) + spans
+
+
+def _one_cluster(left: str, right: str) -> bool:
+    return bool(left and right) and next(display.clusters(left[-1] + right[0])) == left[-1] + right[0]
+
+
+def _is_form(old: str, new: str) -> bool:
+    # spaces that become another character, and letters in lower case, do so one by one
+    return old == new or old.isspace() or old.lower() == new
 
 
 def groups(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:

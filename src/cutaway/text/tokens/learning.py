@@ -55,7 +55,8 @@ def train(texts: Iterable[str | Path], plan: Plan) -> str:
     * `words`: words, numbers and single punctuation marks; the rest of a vocabulary's words become unk;
       decoding puts one space between all. Chinese must come segmented by spaces: a run without one is one
       word.
-    * `characters`: code points; exact for the characters it knows, the others become unk.
+    * `characters`: code points; exact for the characters it knows, the others become unk. The line breaks of
+      files count as characters.
 
     `normalization` and `lowercase` change the text before all that; offsets still refer to the original.
     Ties are broken by code point, so the same texts give the same vocabulary; except for `unigram`, where the
@@ -65,13 +66,14 @@ def train(texts: Iterable[str | Path], plan: Plan) -> str:
         raise CutawayError("expected a list of texts or of paths to learn from, got one string")
     source = texts if isinstance(texts, Sequence) else list(texts)
     if not source:
-        raise CutawayError("no text to learn a vocabulary from")
+        raise CutawayError("no text to learn a vocabulary from; give texts that are not empty")
     learn = {"words": _words, "characters": _characters, "wordpiece": _wordpiece}
     tokenizer = learn.get(plan.kind, _subwords)(source, plan)
     size = tokenizer.get_vocab_size()
     if plan.vocab_size is not None and size > plan.vocab_size:
         raise CutawayError(
-            "vocab_size is {size:,}, too small: control tokens, bytes and characters already take {taken:,}",
+            "vocab_size is {size:,}, too small: control tokens, bytes and characters already take {taken:,}; "
+            "give a larger one",
             size=plan.vocab_size,
             taken=size,
         )
@@ -83,10 +85,11 @@ def train(texts: Iterable[str | Path], plan: Plan) -> str:
     return tokenizer.to_str()
 
 
-def _texts(source: Iterable[str | Path]) -> Iterator[str]:
+def _texts(source: Iterable[str | Path], line_end: str = "") -> Iterator[str]:
+    """The texts, and the lines of the files, each with this end."""
     for item in source:
         if isinstance(item, Path):
-            yield from corpus.read_lines(item)
+            yield from (line + line_end for line in corpus.read_lines(item))
         else:
             yield item
 
@@ -238,7 +241,9 @@ def _whole(source: Sequence[str | Path], plan: Plan, split: pre_tokenizers.PreTo
     """A vocabulary of what `split` gives, the most frequent first, ties by code point."""
     assert plan.unk is not None
     steps = _normalizers(plan)
-    texts, cut = _normal(source, steps), split.pre_tokenize_str
+    # where every character is a piece, a line break is one too
+    line_end = "\n" if plan.kind == "characters" else ""
+    texts, cut = _normal(source, steps, line_end), split.pre_tokenize_str
     ranked = _ranked(
         texts if plan.kind == "characters" else ([word for word, _ in cut(text)] for text in texts)
     )
@@ -257,9 +262,11 @@ def _ranked(texts: Iterable[Iterable[str]]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _normal(source: Iterable[str | Path], steps: list[normalizers.Normalizer]) -> Iterator[str]:
+def _normal(
+    source: Iterable[str | Path], steps: list[normalizers.Normalizer], line_end: str = ""
+) -> Iterator[str]:
     normalizer = normalizers.Sequence(steps)
-    return (normalizer.normalize_str(text) if steps else text for text in _texts(source))
+    return (normalizer.normalize_str(text) if steps else text for text in _texts(source, line_end))
 
 
 def _normalizers(plan: Plan, lowercase: bool = True) -> list[normalizers.Normalizer]:
@@ -276,7 +283,7 @@ def _alphabet(source: Sequence[str | Path], plan: Plan, steps: list[normalizers.
     ranked = _ranked(_normal(source, steps if plan.normalization != "none" or plan.lowercase else []))
     total = sum(count for _, count in ranked)
     if not total:
-        raise CutawayError("no text to learn a vocabulary from: every line is empty")
+        raise CutawayError("no text to learn a vocabulary from: every line is empty; give texts")
     kept = set(_ASCII)
     covered = sum(count for character, count in ranked if character in kept)
     for character, count in ranked:

@@ -60,4 +60,4 @@ class Plan:
             raise CutawayError("a {kind} vocabulary needs a piece for the role unk", kind=self.kind)
         for piece in self.controls:
             if not piece or piece.isspace():
-                raise CutawayError("control token {piece!r} is blank", piece=piece)
+                raise CutawayError("control token {piece!r} is blank; give it a name", piece=piece)

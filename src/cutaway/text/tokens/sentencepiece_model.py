@@ -93,7 +93,7 @@ def processor(data: bytes, where: str):
         return library.SentencePieceProcessor(model_proto=data)
     except (RuntimeError, ValueError, OSError) as error:
         raise CutawayError(
-            "{where}: not a usable SentencePiece model: {error}", where=where, error=error
+            "{where}: not a usable SentencePiece model: {error}; fetch it again", where=where, error=error
         ) from error
 
 

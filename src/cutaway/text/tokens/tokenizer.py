@@ -56,7 +56,8 @@ class Tokenizer(Vocabulary):
         size = max(pieces, default=-1) + 1 if joint is None else joint.size
         if joint is None and size > 2 * len(pieces) + MOST_GAPS:
             raise CutawayError(
-                "{where}: a piece has the id {id:,}, but there are only {count:,} pieces",
+                "{where}: a piece has the id {id:,}, but there are only {count:,} pieces; "
+                "fetch the tokenizer's files again",
                 where=where,
                 id=size - 1,
                 count=len(pieces),
