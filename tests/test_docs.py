@@ -4,7 +4,7 @@ A command's output must be what the page shows, its text exactly, its numbers as
 (`same_number`), since sums are rounded differently from processor to processor; a line `...` stands for any lines.
 The ```python blocks of a page are one program; each prints what the ```text block right after it shows, if there is
 one. A block that needs data or takes long has `<!-- not run: REASON -->` on the line above it. `UPDATE_PAGES=1 pytest
-tests/test_docs.py` writes into the pages what is really printed, where it differs.
+tests/test_docs.py` writes into the pages what is really printed, where it differs, and keeps the lines `...`.
 """
 
 import os
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from itertools import pairwise
 from pathlib import Path
 
@@ -141,10 +142,40 @@ def agrees(shown: str, real: str) -> bool:
 
 
 def settled(shown: str, real: str) -> str:
-    """What the page should show: `shown` where that agrees with what is real, else the latter."""
-    return (
-        shown if agrees(shown, real) else "".join(f"{line.rstrip()}\n" for line in real.rstrip().splitlines())
-    )
+    """What the page should show: `shown` where that agrees with what is real, else the latter, left out of it what the
+    page leaves out."""
+    if agrees(shown, real):
+        return shown
+    whole = "".join(f"{line.rstrip()}\n" for line in real.rstrip().splitlines())
+    short = shortened(shown, whole)
+    return short if agrees(short, real) else whole
+
+
+def shortened(shown: str, real: str) -> str:
+    """`real` with `...` where `shown` has it: a stretch of lines between two of them becomes as many lines of `real`,
+    those with the likest words after the stretch before. The first begins where `real` does, the last ends there."""
+    stretches = [
+        part.splitlines() for part in re.split(r"^\s*\.\.\.\n", shown.rstrip() + "\n", flags=re.MULTILINE)
+    ]
+    printed, words = real.splitlines(), [NUMBER.sub("", line) for line in real.splitlines()]
+    found: list[list[str]] = []
+    start = 0
+    for i, stretch in enumerate(stretches):
+        asked, last = [NUMBER.sub("", line) for line in stretch], len(printed) - len(stretch)
+        places = range(i and start, last + 1 if i else 1) if i < len(stretches) - 1 else range(last, last + 1)
+        alike = {
+            place: sum(
+                SequenceMatcher(None, *pair).ratio() for pair in zip(asked, words[place:], strict=False)
+            )
+            for place in places
+            if place >= start
+        }
+        if not alike:
+            return real
+        start = max(alike, key=lambda place: alike[place])
+        found.append(printed[start : start + len(stretch)])
+        start += len(stretch)
+    return "...\n".join("".join(f"{line}\n" for line in stretch) for stretch in found)
 
 
 def console(block: Block, place: Place) -> str:
@@ -300,3 +331,17 @@ def test_what_questions_are_asked_with_stands_on_the_page(page: str):
         f"`{name}`" for name in sorted({*inspection.__all__} - {*names(), "Run"}) if f"`{name}`" not in text
     ]
     assert not missing, f"{page} says nothing of {', '.join(missing)}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "real", "written"),
+    [
+        ("a 1\n...\nd 4\n", "a 2\nb\nc\nd 5\n", "a 2\n...\nd 5\n"),
+        ("a 1\n...\nmiddle 3\n...\n", "a 2\nb\nmiddle 5\nd\ne\n", "a 2\n...\nmiddle 5\n...\n"),
+        ("...\nthe end\n", "b\nan end\n", "...\nan end\n"),
+        ("a 1\nb\n", "a 2\nc\nd\n", "a 2\nc\nd\n"),
+        ("a\nb\n...\nc\n", "d\n", "d\n"),
+    ],
+)
+def test_what_is_written_anew_leaves_out_what_the_page_left_out(shown: str, real: str, written: str):
+    assert settled(shown, real) == written
