@@ -25,7 +25,9 @@ from cutaway.inspection.question import names
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"(?P<mark><!--.*-->\n)?```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"(?P<mark><!--[^\n]*-->\n)?```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->\n")
 NUMBER = re.compile(r"([+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?)")
 # Ten sums of 1,024 terms in fp32, one after another, are off by ten times 6·√1024·2⁻²⁴ of their size: see `growth` in
