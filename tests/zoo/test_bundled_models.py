@@ -1,9 +1,14 @@
 """What is bundled opens in transformers too, says the same there, and does what its card says it does."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 import torch
 import transformers
 
+from benchmarks.everyday import judged
 from cutaway.checkpoint import folder
 from cutaway.decode.complete import continue_text
 from cutaway.decode.gaps import fill
@@ -11,6 +16,7 @@ from cutaway.decode.search import LengthPenalty, Limits, Search
 from cutaway.decode.translator import Translator
 from cutaway.zoo import MASKED, POET, TRANSLATOR, find
 
+PROFANE = Path(__file__).parents[2] / "recipes" / "translate-zh-en" / "words.toml"
 SENTENCES = [
     ("好久不见", "en"), ("今天天气很好。", "en"), ("你想喝点什么？", "en"), ("他昨天买了一本新书。", "en"),
     ("我不知道他在哪里。", "en"),
@@ -46,9 +52,9 @@ EVERYDAY = {
     "我饿了。": "I'm hungry.", "你叫什么名字？": "What's your name?", "你会说英语吗？": "Can you speak English?",
     "明天见。": "See you tomorrow.", "你想喝点什么？": "What do you want to drink?",
     "他昨天买了一本新书。": "He bought a new book yesterday.", "我不知道他在哪里。": "I don't know where he is.",
-    "这个多少钱？": "How much is this?", "洗手间在哪里？": "Where is the bathroom?",
+    "这个多少钱？": "How much is this?", "洗手间在哪里？": "Where is the restroom?",
     "请再说一遍。": "Please say that again.", "生日快乐！": "Happy birthday!", "她是我的妹妹。": "She's my sister.",
-    "今天天气怎么样？": "What's the weather like today?", "北京是中国的首都。": "Beijing is the capital of China.",
+    "北京是中国的首都。": "Beijing is China's capital.",
     "我住在北京。": "I live in Beijing.", "猫追狗。": "The cat chased the dog.",
     "I love you.": "我爱你。", "How are you?": "你好吗？", "Where is the station?": "车站在哪里？",
     "He is reading a book.": "他在读一本书。", "Good morning.": "早上好。", "Can you help me?": "你能帮我吗？",
@@ -59,6 +65,30 @@ EVERYDAY = {
 def test_everyday_sentences_come_out_right(translator: Translator) -> None:
     found = translator.translate(list(EVERYDAY))
     assert dict(zip(EVERYDAY, [result.best.text for result in found], strict=True)) == EVERYDAY
+
+
+# What a translation has, whatever else it says.
+KEPT = {
+    "我们明天去北京。": ["Beijing", "tomorrow"], "I work in Tokyo.": ["东京"], "这本书要45块钱。": ["45"],
+    "我发烧了，38.5度。": ["38.5"], "Tom is 37 years old.": ["汤姆", "37"],
+    "He was born on May 4, 1998.": ["1998年5月4日"], "My phone number is 5823914.": ["5823914"],
+    "我的电话号码是6823914。": ["6823914"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_numbers_names_and_places_are_kept(translator: Translator, beam: int) -> None:
+    found = translator.translate(list(KEPT), search=Search(beam=beam))
+    for result, parts in zip(found, KEPT.values(), strict=True):
+        assert all(part in result.best.text for part in parts), result.best.text
+
+
+def test_nothing_harmless_becomes_profane(translator: Translator) -> None:
+    words = tomllib.loads(PROFANE.read_text(encoding="utf-8"))["profane"]
+    english = re.compile(rf"\b(?:{'|'.join(words['en'].split())})\b", re.IGNORECASE)
+    for result in translator.translate([*judged(), *EVERYDAY]):
+        text = result.best.text
+        assert not english.search(text) and not any(word in text for word in words["zh"].split()), text
 
 
 def test_the_poet_goes_on_in_metre_and_is_the_same_model_there() -> None:
