@@ -4,6 +4,12 @@ Every public name stands in `__init__.pyi` and can be imported from here; the mo
 name is first used, so that `import cutaway` costs nothing.
 """
 
+import sys
+
+# `python -m cutaway` looks for modules in the working folder first, and that may be a stranger's.
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] == "cutaway" and not sys.flags.safe_path:
+    del sys.path[0]
+
 import lazy_loader
 
 __version__ = "0.1.0"

@@ -188,15 +188,20 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def check_links(folder: Path, paths: Iterable[Path]) -> None:
-    """Raises CutawayError for a path that leads out of the folder. The library that downloads from Hugging Face keeps a
-    model's files in `blobs` and links to them from `snapshots/<version>`: those links are within the model too."""
-    real = folder.resolve()
-    places = [real, real.parent.parent / "blobs"] if real.parent.name == "snapshots" else [real]
+    """Raises CutawayError for a path that leads out of the folder."""
     for path in paths:
-        if not any(path.resolve().is_relative_to(place) for place in places):
+        if not is_within(folder, path):
             raise CutawayError(
                 "{path}: leads out of the model folder; put the file itself into the folder", path=path
             )
+
+
+def is_within(folder: Path, path: Path) -> bool:
+    """Whether a path stays in the folder. The library that downloads from Hugging Face keeps a model's files in
+    `blobs` and links to them from `snapshots/<version>`: those links are within the model too."""
+    real = folder.resolve()
+    places = [real, real.parent.parent / "blobs"] if real.parent.name == "snapshots" else [real]
+    return any(path.resolve().is_relative_to(place) for place in places)
 
 
 def read_inside(folder: Path, name: str, optional: bool = False) -> dict[str, object]:

@@ -80,7 +80,7 @@ def test_wrong_tensors_are_named(tmp_path: Path) -> None:
         ({"num_attention_heads": 5}, "multiple of n_heads"),
         ({"rope_parameters": {"rope_type": "lama3"}}, "'lama3'"),
         ({"rope_parameters": 3}, "rope_parameters is 3"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu' is supported for llama"),
+        ({"hidden_act": "quick_gelu"}, "hidden_act: 'quick_gelu' is not supported, only relu, gelu"),
     ],
 )
 def test_a_wrong_config_names_the_key(changes: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -259,3 +259,21 @@ def test_a_masked_model_without_its_head_gives_vectors_whatever_its_config_says(
     assert loaded.config.head == "none"
     for name, value in loaded.model.state_dict().items():
         assert torch.equal(value, expected[name]), name
+
+
+def test_a_default_outside_the_vocabulary_is_none_and_the_tokenizers_roles_count(tmp_path: Path) -> None:
+    """GPT-2's weights with a BERT's vocabulary and no bos and eos in config.json; or with those of GPT-2."""
+    path = write(tmp_path, "gpt2")
+    config = json.loads((path / "config.json").read_text())
+    for ids in ({}, {"bos_token_id": 50_256, "eos_token_id": 50_256}):
+        kept = {key: value for key, value in config.items() if key not in ("bos_token_id", "eos_token_id")}
+        (path / "config.json").write_text(json.dumps({**kept, **ids}))
+        loaded = folder.load(path)
+        assert (loaded.config.bos_id, loaded.config.eos_id) == (None, None)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+    (path / "vocab.txt").write_text("\n".join(words) + "\n")
+    loaded = folder.load(path)
+    assert (loaded.config.bos_id, loaded.config.eos_id) == (2, 3)
+    (path / "config.json").write_text(json.dumps({**config, "eos_token_id": 77}))
+    with pytest.raises(CutawayError, match=r"eos_id is 77, expected an id below vocab_size \(61\)"):
+        folder.load(path)

@@ -3,7 +3,6 @@
 import math
 import random
 import struct
-import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -337,9 +336,7 @@ def test_longer_than_a_chunk(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_types_that_torch_has(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # as if it were not installed
-    monkeypatch.setitem(sys.modules, "gguf", None)
+def test_types_that_torch_has(name: str, tmp_path: Path) -> None:
     kind, path = BY_NAME[name], tmp_path / "values"
     expected = torch.arange(-12, 12).reshape(2, 3, 4).to(kind.dtype)
     path.write_bytes(expected.view(torch.uint8).numpy().tobytes())
@@ -349,16 +346,6 @@ def test_types_that_torch_has(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(b"")
     # its memory is its own
     assert torch.equal(got, expected)
-
-
-def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gguf", None)
-    path = tmp_path / "model.gguf"
-    path.write_bytes(bytes(34))
-    with pytest.raises(
-        CutawayError, match=r"model\.gguf: its weights are quantised \(Q8_0\).*pip install gg"
-    ):
-        placed(path, (32,), BY_NAME["Q8_0"]).read()
 
 
 @pytest.mark.parametrize("name", sorted(CANNOT))

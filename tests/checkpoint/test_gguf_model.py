@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cutaway.checkpoint import folder
 from cutaway.checkpoint.gguf_model import read_gguf
+from cutaway.decode.sentence_vectors import embed
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
 
@@ -348,6 +349,11 @@ def test_one_size_for_each_layer(tmp_path: Path) -> None:
     assert config["rope_theta"] == 500.0
 
 
+def test_without_a_count_of_key_heads_there_are_as_many_as_heads(tmp_path: Path) -> None:
+    config = read_gguf(model_file(tmp_path / "model.gguf", arch="qwen2")).config
+    assert config["num_key_value_heads"] == config["num_attention_heads"]
+
+
 def not_scaled(writer: Writer) -> None:
     writer.add_rope_scaling_type(reference.RopeScalingType.LINEAR)
     writer.add_rope_scaling_factor(1.0)
@@ -355,11 +361,56 @@ def not_scaled(writer: Writer) -> None:
 
 def both_scalings(writer: Writer) -> None:
     writer.add_rope_scaling_type(reference.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(4.0)
     tensor("rope_freqs.weight", 4)(writer)
 
 
 def test_a_factor_of_one_is_no_scaling(tmp_path: Path) -> None:
     assert "rope_scaling" not in read_gguf(model_file(tmp_path / "model.gguf", not_scaled)).config
+
+
+@pytest.mark.parametrize("key", ["rope.scaling.factor", "rope.scale_linear"])
+def test_a_factor_without_a_type_is_linear_as_in_llama_cpp(key: str, tmp_path: Path) -> None:
+    file = model_file(tmp_path / "model.gguf", lambda w: w.add_float32(f"llama.{key}", 8.0))
+    assert read_gguf(file).config["rope_scaling"] == {"rope_type": "linear", "factor": 8.0}
+    scaling = folder.load(file).config.rope_scaling
+    assert scaling is not None
+    assert (scaling.kind, scaling.factor) == ("linear", 8.0)
+
+    def none(writer: Writer) -> None:
+        writer.add_float32(f"llama.{key}", 8.0)
+        writer.add_rope_scaling_type(reference.RopeScalingType.NONE)
+
+    assert "rope_scaling" not in read_gguf(model_file(tmp_path / "none.gguf", none)).config
+
+
+def test_the_windows_of_gemma(tmp_path: Path) -> None:
+    def config(arch: str, write: Write = nothing) -> dict[str, object]:
+        def sizes(writer: Writer) -> None:
+            writer.add_context_length(64)
+            writer.add_embedding_length(16)
+            writer.add_block_count(1)
+            writer.add_feed_forward_length(24)
+            writer.add_head_count(2)
+            writer.add_layer_norm_rms_eps(1e-6)
+            writer.add_vocab_size(12)
+            write(writer)
+
+        return dict(read_gguf(model_file(tmp_path / "model.gguf", sizes, arch, sizes=False)).config)
+
+    # llama.cpp's, where the file has none
+    assert config("gemma2")["sliding_window"] == 4096
+    assert config("gemma2", lambda w: w.add_sliding_window(7))["sliding_window"] == 7
+    # one number, or a truth value for each layer
+    key = "gemma3.attention.sliding_window_pattern"
+    assert config("gemma3")["sliding_window_pattern"] == 6
+    assert config("gemma3", lambda w: w.add_uint32(key, 4))["sliding_window_pattern"] == 4
+    assert config("gemma3", lambda w: w.add_array(key, [False]))["layer_types"] == ["full_attention"]
+    assert config("gemma3", lambda w: w.add_array(key, [True]))["layer_types"] == ["sliding_attention"]
+    with pytest.raises(
+        CutawayError, match=r"sliding_window_pattern has 2 entries, expected true or false for"
+    ):
+        config("gemma3", lambda w: w.add_array(key, [True, False]))
 
 
 REFUSED: dict[str, tuple[Write, str]] = {
@@ -398,7 +449,7 @@ def test_refused(name: str, tmp_path: Path) -> None:
 
 def test_unknown_architecture(tmp_path: Path) -> None:
     with pytest.raises(
-        CutawayError, match=r"'lama' \(did you mean 'llama'\?\); supported: llama, qwen2, qwen3"
+        CutawayError, match=r"'lama' \(did you mean 'llama'\?\); supported: llama, qwen2, qwen3.*gpt2, bert"
     ):
         read_gguf(model_file(tmp_path / "model.gguf", arch="lama"))
 
@@ -406,6 +457,148 @@ def test_unknown_architecture(tmp_path: Path) -> None:
 def test_missing_sizes(tmp_path: Path) -> None:
     with pytest.raises(CutawayError, match=r"llama\.embedding_length is None, expected a number above 0"):
         read_gguf(model_file(tmp_path / "model.gguf", sizes=False))
+
+
+def test_a_missing_epsilon_is_refused_by_name(tmp_path: Path) -> None:
+    def sizes(writer: Writer) -> None:
+        writer.add_embedding_length(16)
+        writer.add_block_count(1)
+        writer.add_feed_forward_length(24)
+        writer.add_head_count(2)
+
+    file = model_file(tmp_path / "model.gguf", sizes, sizes=False)
+    with pytest.raises(
+        CutawayError, match=r"llama\.attention\.layer_norm_rms_epsilon is missing, expected a num"
+    ):
+        read_gguf(file)
+
+
+# Models without rotary positions.
+
+
+def small(path: Path, arch: str, tensors: dict[str, Tensor], write: Write) -> Path:
+    writer = Writer(path, arch)
+    writer.add_type("model")
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(4)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_vocab_size(V)
+    write(writer)
+    blocks = {"gpt2": reference.MODEL_ARCH.GPT2, "bert": reference.MODEL_ARCH.BERT}
+    names = reference.get_tensor_name_map(blocks[arch], 2)
+    for name, tensor in tensors.items():
+        stem, _, leaf = name.rpartition(".")
+        theirs = names.get_name(stem)
+        assert theirs is not None, name
+        writer.add_tensor(f"{theirs}.{leaf}", tensor.contiguous().numpy())
+    finish(writer)
+    return path
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("quantised", [False, True])
+def test_gpt2(tmp_path: Path, quantised: bool) -> None:
+    """As GPT2Model of llama.cpp's converter writes it: its matrices stand the other way round there."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=V, n_positions=64, n_embd=32, n_layer=2, n_head=4, n_inner=48, bos_token_id=None,
+        eos_token_id=None,
+    )  # fmt: skip
+    theirs = transformers.GPT2LMHeadModel(config).eval()
+    for tensor in theirs.parameters():
+        tensor.normal_(0, 0.15)
+    published = {name: tensor for name, tensor in theirs.state_dict().items() if name != "lm_head.weight"}
+    turned = {
+        name: tensor.T if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else tensor
+        for name, tensor in published.items()
+    }
+    file = small(tmp_path / "model.gguf", "gpt2", turned, nothing)
+    if quantised:
+        file = requantised(file, tmp_path / "q8.gguf")
+    ours = folder.load(file)
+    assert ours.config.family == "decoder-only"
+    assert isinstance(ours.model, DecoderOnly)
+    ids = torch.randint(V, (2, 40), generator=torch.Generator().manual_seed(1))
+    # eight bits keep about two digits
+    torch.testing.assert_close(ours.model(ids), theirs(ids).logits, rtol=0, atol=0.1 if quantised else 1e-5)
+
+
+def requantised(source: Path, target: Path) -> Path:
+    """The same file with its matrices as Q8_0."""
+    reader = reference.GGUFReader(source)
+    writer = Writer(target, "gpt2")
+    for entry in reader.fields.values():
+        if not entry.name.startswith(("GGUF.", "general.architecture")):
+            writer.add_key_value(entry.name, entry.contents(), entry.types[0])
+    for tensor in reader.tensors:
+        if len(tensor.shape) == 1 or tensor.shape[0] % 32:
+            writer.add_tensor(tensor.name, tensor.data)
+            continue
+        kind = reference.GGMLQuantizationType.Q8_0
+        writer.add_tensor(tensor.name, reference.quants.quantize(tensor.data, kind), raw_dtype=kind)
+    finish(writer)
+    return target
+
+
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "\u2581hello",
+    "\u2581world",
+    "\u2581un",
+    "happy",
+    "s",
+    "\u2581,",
+]
+
+
+def bert_vocabulary(writer: Writer) -> None:
+    """As BertModel of the same converter writes it."""
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(reference.PoolingType.CLS)
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list([*PIECES, *(f"\u2581x{i}" for i in range(V - len(PIECES)))])
+    writer.add_token_types([3, 3, 3, 3, 3, *[1] * (V - 5)])
+    for role, id in (("padding", 0), ("unknown", 1), ("cls", 2), ("seperator", 3), ("mask", 4)):
+        writer.add_uint32(f"tokenizer.ggml.{role}_token_id", id)
+
+
+@torch.no_grad()
+def test_bert(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=V, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=64, layer_norm_eps=1e-5,
+    )  # fmt: skip
+    theirs = transformers.BertModel(config, add_pooling_layer=False).eval()
+    for tensor in theirs.parameters():
+        tensor.normal_(0, 0.15)
+    published = {name: t for name, t in theirs.state_dict().items() if not name.endswith("position_ids")}
+    ours = folder.load(small(tmp_path / "model.gguf", "bert", published, bert_vocabulary))
+    assert (ours.config.family, ours.config.head) == ("encoder-only", "none")
+    assert ours.tokenizer is not None
+    assert ours.tokenizer.encode("Hello, unhappys").pieces == ["hello", ",", "un", "##happy", "##s"]
+    vectors = embed(ours, ["hello , world"])
+    expected = theirs(torch.tensor([[2, 5, 10, 6, 3]])).last_hidden_state[0, 0]
+    # by the file's own pooling, which is the first token
+    torch.testing.assert_close(
+        torch.as_tensor(vectors.vectors[0]), expected / expected.norm(), rtol=0, atol=1e-5
+    )
+
+
+def test_a_bert_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    def write(writer: Writer) -> None:
+        writer.add_causal_attention(False)
+        writer.add_tokenizer_model("t5")
+
+    with pytest.raises(CutawayError, match=r"tokenizer\.ggml\.model is 't5'; of a bert model only bert is"):
+        read_gguf(small(tmp_path / "model.gguf", "bert", {}, write))
 
 
 def test_experts_that_are_not_there(tmp_path: Path) -> None:

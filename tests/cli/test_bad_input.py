@@ -31,16 +31,15 @@ WALK: list[tuple[str, str]] = [
     ("translate 你好 -m {translator} --beam 1000", "beam is 1000, expected 1 to 32"),
     ("translate 你好 -m {translator} --beam four", "--beam is four, expected a whole number"),
     ("translate 你好 -m {translator} --n-best 9", "n_best is 9, expected 1 to the beam's width (4)"),
-    ("translate 你好 -m {translator} --max-new-tokens 0", "max_new_tokens is 0, expected at least 1"),
     ("translate 你好 -m {translator} --min-new-tokens 9 --max-new-tokens 3", "min_new_tokens is 9"),
     ("translate 你好 -m {translator} --length-penalty 99", "length penalty alpha is 99.0"),
     ("generate 今天 -m {poet} --temperature -1", "temperature is -1.0, expected 0 or more"),
     ("generate 今天 -m {poet} --temperature nan", "temperature is nan"),
-    ("generate 今天 -m {poet} --top-p 0", "top_p is 0.0"),
+    ("generate 今天 -m {poet} --top-p -1", "top_p is -1.0"),
     ("generate 今天 -m {poet} --top-k -1", "top_k is -1"),
     ("generate 今天 -m {poet} --min-p 2", "min_p is 2.0"),
     ("generate 今天 -m {poet} --repetition-penalty 0", "repetition_penalty is 0.0"),
-    ("generate 今天 -m {poet} --max-new-tokens 0", "max_new_tokens is 0"),
+    ("generate 今天 -m {poet} --max-new-tokens -1", "max_new_tokens is -1"),
     ("fill 我[MASK] -m {masked} --top 0", "top is 0, expected 1 to"),
     ("tokenizer train {folder}/text.txt -o {folder}/new --vocab-size 3", "vocab"),
     # files
@@ -178,8 +177,8 @@ def cut(name: str, bytes_left: int) -> Callable[[Path], None]:
 
 
 def without_end(model: Path) -> None:
-    for name in ("config.json", "generation_config.json"):
-        rewrite(name, lambda values: values.pop("eos_token_id"))(model)
+    rewrite("config.json", lambda values: values.update(eos_token_id=None))(model)
+    rewrite("generation_config.json", lambda values: values.pop("eos_token_id"))(model)
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -194,9 +193,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "wrong size": (rewrite("config.json", lambda values: values.update(d_model=32)), "shape"),
     "size of the wrong type": (rewrite("config.json", lambda values: values.update(d_model="16")), "d_model"),
     "vocabulary too small": (rewrite("config.json", lambda values: values.update(vocab_size=100)), "vocab_size"),
-    "no end token": (
-without_end, "eos_token_id",
-    ),
+    "no end token": (without_end, "eos_token_id"),
 }  # fmt: skip
 
 

@@ -83,12 +83,12 @@ def test_mistakes_are_told(cutaway, chatty: Path, poet: Path, translator: Path):
     assert f"{poet} has no chat template" in result.err
     assert "use it with `cutaway generate`" in result.err
     assert "use it with `cutaway translate`" in cutaway("chat", translator, given="我\n").err
-    assert "max_new_tokens is 0" in cutaway("chat", chatty, "--max-new-tokens", "0", given="我\n").err
+    assert "max_new_tokens is -1" in cutaway("chat", chatty, "--max-new-tokens", "-1", given="我\n").err
     assert "refuses these messages: No!" in cutaway("chat", chatty, "--system", "no", given="我\n").err
     wrong = cutaway("chat", chatty, "--max-new-tokens", "2", given="我\n".encode() + b"caf\xe9\n")
     assert wrong.code == 2
     assert wrong.out.count("\n") == 1
-    assert "standard input:2: not UTF-8 at byte 4 of the line (0xE9)" in wrong.err
+    assert "standard input:2: a byte that is not UTF-8 at byte 4 of the line" in wrong.err
     long = cutaway("chat", chatty, given="好" * 50 + "\n我\n")
     assert (long.code, long.out) == (2, "")
     assert "this model's limit is 32 positions" in long.err

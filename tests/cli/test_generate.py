@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from cutaway import Limits, Sampling, Search, load
+from cutaway import Limits, Sampling, Search, load, save
 from cutaway.decode.complete import continue_text
 
 
@@ -48,3 +48,50 @@ def test_a_beginning_that_is_too_long_is_cut_on_request(cutaway, poet: Path):
     cut = cutaway("generate", "今天" * 40, "-m", poet, "--truncate", "--max-new-tokens", "3")
     assert cut.code == 0
     assert "only the last" in cut.err
+
+
+def test_a_models_own_settings_stand_unless_told_otherwise(cutaway, poet: Path, tmp_path: Path):
+    loaded = load(poet)
+    own: dict[str, object] = {
+        "do_sample": False, "max_new_tokens": 7, "min_new_tokens": 7, "repetition_penalty": 2.0, "stop_strings": ["。"]
+    }  # fmt: skip
+    save(tmp_path / "own", loaded.model, loaded.tokenizer, own)
+    result = cutaway("generate", "今天", "-m", "own")
+    assert result.code == 0
+    assert (
+        result.err
+        == "note: this model's files ask for stop_strings ['。'], which is not supported and left out\n"
+    )
+    search = Search(sampling=Sampling(repetition_penalty=2.0))
+    [expected] = continue_text(loaded, ["今天"], search=search, limits=Limits(7, 7))
+    assert result.out == f"今天{expected.best.text}\n"
+    told = cutaway(
+        "generate",
+        "今天",
+        "-m",
+        "own",
+        "--max-new-tokens",
+        "3",
+        "--repetition-penalty",
+        "1",
+        "--temperature",
+        "0.5",
+    )
+    [expected] = continue_text(
+        loaded, ["今天"], search=Search(sampling=Sampling(temperature=0.5, top_p=0.95)), limits=Limits(3, 3)
+    )
+    assert told.out == f"今天{expected.best.text}\n"
+    # `inspect` shows them
+    shown = cutaway("inspect", "anatomy", "-m", "own").out
+    assert "decoding do_sample=False · repetition_penalty=2.0" in " ".join(shown.split())
+    assert "stop_strings=['。']" in shown
+
+
+def test_less_room_than_asked_for_is_said(cutaway, poet: Path):
+    most = load(poet).config.max_len
+    result = cutaway("generate", "今天", "-m", poet, "--max-new-tokens", most, "--temperature", "0")
+    assert result.err.startswith(f"note: max_new_tokens is {most}, but after the ")
+    refused = cutaway("generate", "今天", "-m", poet, "--min-new-tokens", most)
+    assert refused.code == 2
+    assert f"at least {most} new tokens were asked for" in refused.err
+    assert cutaway("generate", "今天", "-m", poet, "--max-new-tokens", "0").out == "今天\n"

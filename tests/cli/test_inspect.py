@@ -68,7 +68,10 @@ def test_a_text_may_come_on_standard_input(cutaway: Run, poet: Path) -> None:
     assert asked == cutaway("inspect", "lens", "今天天气", "-m", poet, "--json")
     lines = cutaway("inspect", "lens", "-m", poet, "--json", given="\ufeff今天\r\n天气\n")
     assert json.loads(lines.out)["text"] == "今天\n天气"
-    for given, message in (("", "the text is empty"), (b"\xff\n", "standard input:1: not UTF-8")):
+    for given, message in (
+        ("", "the text is empty"),
+        (b"\xff\n", "standard input:1: a byte that is not UTF-8"),
+    ):
         found = cutaway("inspect", "rollout", "-m", "bert-tiny", given=given)
         assert found.code == 2 and message in found.err and "Traceback" not in found.err
 
@@ -86,7 +89,7 @@ def test_json_is_everything_and_plain(cutaway: Run, poet: Path) -> None:
     found = cutaway("inspect", "lens", "今天天气", "-m", poet, "--at", "-1", "--pinned", "好,#20", "--json")
     assert (found.code, found.err, found.out.count("\n")) == (0, "", 1)
     given = json.loads(found.out)
-    assert list(given) == ["question", "model", "text", "options", "output", "command", "python", "result"]
+    assert " ".join(given) == "question model text options output notes command python result"
     assert given["options"] == {"at": -1, "pinned": ["好", 20]}
     expected = lens(run(load(poet), "今天天气"), at=-1, pinned=("好", 20))
     assert given["result"]["pinned"]["ids"] == expected.pinned.ids
@@ -136,7 +139,7 @@ def test_a_page_carries_its_caption_and_its_python(cutaway: Run, poet: Path) -> 
     assert "result = lens(run(loaded, " in page
     last = shown(cutaway, "lens", "今天天气", "-m", poet).splitlines()[-3:]
     assert re.fullmatch(r".*poet0 · \d{4}-\d\d-\d\d", last[0])
-    assert last[1:] == ["今天天气", f'cutaway inspect lens "今天天气" -m {poet}']
+    assert last[1] == "今天天气" and last[2].startswith('cutaway inspect lens "今天天气" -m /')
 
 
 def test_the_language_may_be_asked_for(cutaway: Run, masked: Path, monkeypatch: pytest.MonkeyPatch) -> None:

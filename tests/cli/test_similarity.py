@@ -33,3 +33,20 @@ def test_json_has_the_texts_and_every_cosine(cutaway, masked: Path, cosines: lis
     assert found["texts"] == TEXTS[:count]
     for row, expected in zip(found["cosine"], cosines[:count], strict=True):
         assert row == pytest.approx(expected[:count], abs=1e-6)
+
+
+def test_of_many_texts_the_nearest_are_shown_and_json_has_all(cutaway, masked: Path):
+    texts = [f"{text} {number}" for number in range(10) for text in TEXTS]
+    expected = cosine_similarity(embed(load(masked), texts).vectors)
+    expected.fill_diagonal_(-2)
+    head, _, *rows = cutaway("similarity", *texts, "-m", masked).out.splitlines()
+    assert head.split() == ["nearest", "text"]
+    assert len(rows) == len(texts)
+    for number, row in enumerate(rows):
+        parts = row.split()
+        assert parts[0] == str(number + 1)
+        for place, value in zip(parts[1:7:2], parts[2:7:2], strict=True):
+            assert float(value) == pytest.approx(expected[number, int(place) - 1].item(), abs=6e-4)
+        assert float(parts[2]) == pytest.approx(expected[number].max().item(), abs=6e-4)
+    found = json.loads(cutaway("similarity", *texts, "-m", masked, "--json").out)
+    assert found["texts"] == texts and [len(row) for row in found["cosine"]] == [30] * 30

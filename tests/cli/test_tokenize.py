@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import gguf
+import sentencepiece
+
 from cutaway import Tokenizer
 
 
@@ -34,3 +37,39 @@ def test_lines_from_standard_input(cutaway, translator: Path):
     result = cutaway("tokenize", "-t", translator, given="我\n\n爱\n")
     assert result.out.count("code points") == 3
     assert "code points: 0, bytes: 0, tokens: 0" in result.out
+
+
+def test_a_gguf_file_a_folder_with_one_and_a_lone_model_file_open(cutaway, tmp_path: Path):
+    folder = tmp_path / "lone"
+    folder.mkdir()
+    # no tensor of it is looked at
+    writer = gguf.GGUFWriter(folder / "some.gguf", "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(["<a>", "h", "i", "hi", "Ġ"])
+    writer.add_token_types([3, 1, 1, 1, 1])
+    writer.add_token_merges(["h i"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    for name in ("lone/some.gguf", "lone"):
+        result = cutaway("tokenize", "hi hi", "-t", name)
+        assert result.code == 0
+        assert [row.split()[2] for row in result.out.splitlines()[2:-1] if "hi" in row] == ["3", "3"]
+        assert result.err.startswith("note: ")
+        assert "some.gguf does not say by which rule texts are cut (tokenizer.ggml.pre)" in result.err
+    (tmp_path / "spm").mkdir()
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a small text of few words\nand another one\n" * 9, encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.Train(
+        input=str(corpus),
+        model_prefix=str(tmp_path / "spm" / "tokenizer"),
+        vocab_size=30,
+        hard_vocab_limit=False,
+        minloglevel=9,
+    )
+    result = cutaway("tokenize", "a small text", "-t", "spm")
+    assert (result.code, result.err) == (0, "")
+    assert "code points: 12, bytes: 12" in result.out
+    missing = cutaway("tokenize", "a", "-t", tmp_path / "spm" / "nothing")
+    assert missing.code == 2

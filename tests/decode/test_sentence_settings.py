@@ -152,3 +152,15 @@ def test_a_link_out_of_the_folder_is_not_followed(written: Write, tmp_path_facto
     (folder / "1_Pooling" / "config.json").symlink_to(outside)
     with pytest.raises(CutawayError, match="leads out of the model folder"):
         read_settings(folder)
+
+
+def test_the_links_of_a_download_are_followed(written: Write, tmp_path_factory: pytest.TempPathFactory):
+    """Hugging Face's cache: `snapshots/<version>` links to `blobs`."""
+    repository = tmp_path_factory.mktemp("cache") / "models--someone--something"
+    (repository / "blobs").mkdir(parents=True)
+    (repository / "snapshots").mkdir()
+    folder = written(sentence_bert_config={"max_seq_length": 99}).rename(repository / "snapshots" / "0a1b")
+    for number, file in enumerate([path for path in folder.rglob("*") if path.is_file()]):
+        blob = file.rename(repository / "blobs" / str(number))
+        file.symlink_to(blob)
+    assert read_settings(folder).max_tokens == 99

@@ -322,3 +322,35 @@ def test_a_window_hides_what_lies_further_back_also_step_by_step(window: int) ->
     plain = small("decoder-only", "rotary", n_layers=3)
     plain.load_state_dict(model.state_dict())
     assert torch.allclose(plain(text), full, atol=1e-4) == (window == 100)
+
+
+@pytest.mark.parametrize("held", [math.nan, math.inf, 1e30])
+@torch.no_grad()
+def test_what_stands_at_padding_has_no_influence_whatever_it_holds(held: float) -> None:
+    """A row of an embedding that is not finite reaches no token through the mask (pytorch#101967)."""
+    rows, mask = ids(2, 9), torch.ones(2, 9, dtype=torch.bool)
+    for family in ("encoder-only", "encoder-decoder", "decoder-only"):
+        model = small(family, "learned" if family == "encoder-only" else "rotary")
+        left = family == "decoder-only"
+        mask[:] = True
+        mask[1, slice(0, 4) if left else slice(5, None)] = False
+        padded = rows.masked_fill(~mask, 0)
+        assert isinstance(model, EncoderDecoder | EncoderOnly | DecoderOnly)
+        embed = model.source_embed if isinstance(model, EncoderDecoder) else model.embed
+        outputs = []
+        for value in (0.0, held):
+            embed.tokens.weight[0] = value
+            if isinstance(model, EncoderDecoder):
+                outputs.append(model.hidden(padded, ids(2, 4, seed=5), mask))
+                cache = model.begin(padded, mask)
+                outputs[-1] = torch.cat([outputs[-1], model.step(ids(2, 1), cache)[:, None, 1:25]], dim=1)
+            else:
+                outputs.append(model.hidden(padded, mask=mask)[mask])
+            if isinstance(model, DecoderOnly):
+                cache = model.begin(2)
+                model.step(padded, cache, mask)
+                outputs[-1] = torch.cat(
+                    [outputs[-1].flatten(), model.step(ids(2, 1), cache)[:, 1:].flatten()]
+                )
+        assert bool(outputs[1].isfinite().all())
+        assert torch.equal(outputs[0], outputs[1])

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.nn.functional import linear as plain
 from cutaway.config import ModelConfig, parse
 from cutaway.models.build import PRESETS, build
 from cutaway.models.decoder_only import DecoderOnly
-from cutaway.nn.linear import Linear, fits_16_bits
+from cutaway.nn.linear import Linear, fits_16_bits, multiplies_16_bits
 
 
 def rounded(width: int, out: int, bias: bool = True) -> Linear:
@@ -65,6 +66,19 @@ def test_the_copy_is_really_read_and_follows_weight_and_bias(monkeypatch: pytest
         linear.weight.add_(1e-6)
         assert not fits_16_bits(linear.weight)
         assert torch.equal(linear(x), plain(x, linear.weight, linear.bias))
+
+
+def test_without_the_operators_a_step_is_the_plain_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in builds of PyTorch for other processors."""
+    multiplies_16_bits.cache_clear()
+    monkeypatch.setattr(torch.ops, "quantized", SimpleNamespace())
+    try:
+        linear, x = rounded(16, 8), torch.randn(3, 1, 16)
+        with torch.inference_mode():
+            assert torch.equal(linear(x), plain(x, linear.weight, linear.bias))
+        assert not multiplies_16_bits()
+    finally:
+        multiplies_16_bits.cache_clear()
 
 
 def test_a_model_is_the_same_before_and_after_a_step() -> None:

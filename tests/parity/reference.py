@@ -26,7 +26,6 @@ class Case:
     model: type[transformers.PreTrainedModel]
     config: transformers.PretrainedConfig
     older: Mapping[str, object] = field(default_factory=dict)
-    told: Mapping[str, object] = field(default_factory=dict)  # what the config was made of
 
     @property
     def model_type(self) -> str:
@@ -206,7 +205,9 @@ CASES = [
     Case(
         "mixtral",
         transformers.MixtralForCausalLM,
-        transformers.MixtralConfig(**CAUSAL, num_local_experts=5, num_experts_per_tok=2),
+        transformers.MixtralConfig(
+            **CAUSAL, num_local_experts=5, num_experts_per_tok=2, router_aux_loss_coef=0.02
+        ),
     ),
     *(
         Case(
@@ -214,6 +215,7 @@ CASES = [
             transformers.Qwen3MoeForCausalLM,
             transformers.Qwen3MoeConfig(
                 **{**CAUSAL, "head_dim": 12}, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16,
+                router_aux_loss_coef=0.03,
                 norm_topk_prob=renormalised, mlp_only_layers=[1], decoder_sparse_step=2 if renormalised else 1,
             ),
         )

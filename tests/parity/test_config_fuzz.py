@@ -272,10 +272,8 @@ def drawn(kind: str, seed: int) -> Case:
     values = SPACES[kind](draw)
     config = transformers.AutoConfig.for_model(kind, **values)
     named = next(each for each in ARCHITECTURES if each.model_type == kind)
-    headless = named.base_class is not None and draw.random() < 0.15
-    return Case(
-        kind, getattr(transformers, named.base_class if headless else named.class_name), config, told=values
-    )
+    base = named.base_class if draw.random() < 0.15 else None
+    return Case(kind, getattr(transformers, base or named.class_name), config)
 
 
 def random_ids(size: int, rows: int, length: int, seed: int) -> Tensor:
@@ -376,11 +374,11 @@ def other(value: object) -> Iterator[object]:
         case bool():
             yield not value
         case int():
-            yield from (value + 1, max(1, value // 2), None)
+            yield from (value + 1, None)
         case float():
             yield value * 1.5 + 0.1
         case str():
-            yield from (name for name in (*ACTIVATIONS[:4], "quick_gelu", "tanh") if name != value)
+            yield from (name for name in ("relu", "gelu", "quick_gelu") if name != value)
         case None:
             yield from (True, 3)
         case list():
@@ -422,9 +420,10 @@ def test_a_changed_key_gives_equal_numbers_or_is_refused(
             continue
         # a config that the reference refuses, or opens without some of the weights
         try:
-            theirs, told = case.model.from_pretrained(
+            opened: Any = case.model.from_pretrained(
                 tmp_path, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
             )
+            theirs, told = opened
             expected = outputs(ours.config, partial(their_output, theirs.eval()))
         except Exception:
             continue

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.text.display import clusters, pad, readable, truncate, visible, width
+from cutaway.text.display import clusters, harmless, pad, readable, truncate, visible, width
 
 
 def test_cut_bytes_are_shown_as_bytes_and_whole_characters_as_themselves():
@@ -58,6 +58,12 @@ def test_padding_and_cutting_keep_columns_aligned():
     assert truncate("ab👩‍👩‍👧cd", 4) == "ab…"
     assert truncate("我", 1) == "…"
     assert truncate("abc", 0) == ""
+
+
+def test_control_characters_are_spelled_out_and_line_ends_stay():
+    assert harmless("\x1b[31mred\x07 \x9b \x7f\r\n\t👩‍👧好") == (
+        "⟨U+001B⟩[31mred⟨U+0007⟩ ⟨U+009B⟩ ⟨U+007F⟩⟨U+000D⟩\n\t👩‍👧好"
+    )
 
 
 @given(st.text(max_size=20), st.integers(0, 12))

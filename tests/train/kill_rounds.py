@@ -53,7 +53,7 @@ def losses(run: Path) -> dict[int, float]:
     for line in (run / "log.jsonl").read_bytes().split(b"\n") if (run / "log.jsonl").exists() else []:
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict) and "loss" in entry:
             assert entry["step"] not in found, f"step {entry['step']} stands in the log twice"
@@ -92,13 +92,17 @@ def harm(run: Path, draws: random.Random) -> set[int]:
 
 def pause(run: Path, draws: random.Random) -> None:
     """Wait until some moment of the run: often while it takes and saves steps, else at once or before that."""
-    log, deadline = run / "log.jsonl", time.monotonic() + draws.random()
+    deadline = time.monotonic() + 2 * draws.random()
     if draws.random() < 0.7:
-        last, deadline = losses(run), time.monotonic() + 60
-        while losses(run) == last and time.monotonic() < deadline:
+        before, more, deadline = losses(run), draws.randint(1, 12), time.monotonic() + 120
+        # what it takes again is forgotten first
+        while losses(run) == before and time.monotonic() < deadline:
             time.sleep(0.01)
-        deadline = time.monotonic() + draws.random() / 2
-    while time.monotonic() < deadline and log.parent.exists():
+        more += len(losses(run))
+        while len(losses(run)) < more and time.monotonic() < deadline:
+            time.sleep(0.01)
+        deadline = time.monotonic() + draws.random() / 20
+    while time.monotonic() < deadline:
         time.sleep(0.005)
 
 
@@ -130,6 +134,7 @@ def main(recipe: Path, run: Path, rounds: int, seed: int) -> None:
     ours, straight = losses(run), losses(run.with_name("straight"))
     assert len(straight) == last and straight.keys() - ours.keys() <= lost
     assert all(loss == straight[step] for step, loss in ours.items())
+    assert from_nothing < rounds
     print(last, from_nothing)
 
 

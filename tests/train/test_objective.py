@@ -1,4 +1,5 @@
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -211,7 +212,8 @@ def test_the_balancing_loss_is_that_of_transformers(n_per_token: int) -> None:
     mask = torch.ones(2, 7, dtype=torch.bool)
     mask[1, 4:] = False
     ours = balancing_loss([logits[mask] for logits in layers], n_per_token)
-    flat = tuple(logits.flatten(0, 1) for logits in layers)
+    # it takes a tuple of any length, whatever it says
+    flat: Any = tuple(logits.flatten(0, 1) for logits in layers)
     theirs = load_balancing_loss_func(flat, 5, n_per_token, mask.long())
     assert isinstance(theirs, Tensor)
     assert_near(ours, theirs, terms=42)

@@ -335,7 +335,7 @@ def test_a_best_checkpoint_that_is_damaged_or_gone_is_not_exported(
         ("data.folder=/nowhere", r"data\.folder is '/nowhere', which is no folder here"),
         ("init=/nowhere", r"train\.init is '/nowhere', which is no folder here"),
         ("run.device=meta", r"run\.device is 'meta', expected auto, cpu or cuda"),
-        ("tokenizer.path=/nowhere", r"/nowhere: no tokenizer there"),
+        ("tokenizer.path=/nowhere", r"/nowhere: no such file or folder"),
         (
             'data.validation.sources=[{{path="pars.tsv"}}]',
             r"pars\.tsv: no such file \(did you mean 'pairs\.tsv'",

@@ -6,22 +6,26 @@ and no code from a folder is ever run, whatever its config asks for.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
 import torch
 
+from cutaway.checkpoint.generation_keys import with_older
+from cutaway.checkpoint.gguf_file import read_header
 from cutaway.checkpoint.gguf_model import read_gguf
 from cutaway.checkpoint.parameters import as_stored, fill, spread
 from cutaway.checkpoint.published import OWN_TYPE, architecture_for, architecture_of
 from cutaway.checkpoint.stored import Contents
+from cutaway.checkpoint.strangers import about_file, about_folder, quantised_by
 from cutaway.checkpoint.table import Architecture
 from cutaway.checkpoint.weights import WEIGHTS, found_in, open_weights, write_weights
 from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.errors import CutawayError, about, brief
 from cutaway.files import check_links, inside, read_inside, read_text, write_json
 from cutaway.models.build import Model, skeleton
+from cutaway.text.tokens.gguf_vocabulary import from_gguf
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, names_of, say
 
@@ -30,13 +34,12 @@ TEMPLATE = "chat_template.jinja"
 NAMELESS = ("model", "checkpoint", "weights")  # folder names that tell nothing
 MOST_TEMPLATE_BYTES = 1_000_000
 MOST_TABLE = 1_000_000  # numbers of a table of positions, whatever the weights; else an eighth of theirs
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npz", ".npy")
 
 
 @dataclass(frozen=True, repr=False)
 class Loaded:
-    """An opened model. `generation` is its generation_config.json, empty when there is none; `path` the folder or
-    file that it came from."""
+    """An opened model. `generation` is its generation_config.json, with what config.json alone says of the same things,
+    empty when there is neither; `path` the folder or file that it came from."""
 
     model: Model
     config: ModelConfig
@@ -135,17 +138,10 @@ def open_contents(path: Path | str) -> Contents:
     """
     path = Path(path)
     if path.is_dir():
-        found = sorted(file.name for file in path.glob("*.gguf"))
-        if found_in(path) or not found:
+        found = gguf_of(path)
+        if found is None:
             return _open_folder(path)
-        if len(found) > 1:
-            raise CutawayError(
-                "{path}: holds {count} GGUF files; give one of them: {names}",
-                path=path,
-                count=len(found),
-                names=names_of(found[:9]),
-            )
-        path = inside(path, found[0])
+        path = found
     if not path.is_file():
         raise CutawayError(
             "{path}: no such model folder; "
@@ -153,19 +149,49 @@ def open_contents(path: Path | str) -> Contents:
             path=path,
         )
     if path.suffix.lower() != ".gguf":
-        advice = _is_pickle(path.name) or say("give the folder that it lies in: {folder}", folder=path.parent)
+        advice = about_file(path) or say("give the folder that it lies in: {folder}", folder=path.parent)
         raise CutawayError(
             "{path}: a file, expected a model's folder or a GGUF file; {advice}", path=path, advice=advice
         )
     return read_gguf(path)
 
 
+def gguf_of(path: Path) -> Path | None:
+    """The GGUF file that a path names: itself, or the one in a folder without other weights. None where there is none.
+
+    Raises CutawayError for a folder with several.
+    """
+    if not path.is_dir():
+        return path if path.suffix.lower() == ".gguf" and path.is_file() else None
+    found = sorted(file.name for file in path.iterdir() if file.suffix.lower() == ".gguf")
+    if found_in(path) or not found:
+        return None
+    if len(found) > 1:
+        raise CutawayError(
+            "{path}: holds {count} GGUF files; give one of them: {names}",
+            path=path,
+            count=len(found),
+            names=names_of(found[:9]),
+        )
+    return inside(path, found[0])
+
+
+def open_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer of a folder, a tokenizer's file, or a GGUF file, of which no tensor is looked at.
+
+    Raises CutawayError naming the file and what is wrong with it.
+    """
+    path = Path(path)
+    found = None if path.is_dir() and Tokenizer.found_in(path) else gguf_of(path)
+    return Tokenizer.open(path) if found is None else from_gguf(read_header(found).metadata, str(found))
+
+
 def _open_folder(folder: Path) -> Contents:
+    if not (folder / "config.json").exists() and (advice := about_folder(folder)):
+        raise CutawayError("{folder}: no model there; {advice}", folder=folder, advice=advice)
     config = read_inside(folder, "config.json")
     check_links(folder, [path for path in folder.iterdir() if path.is_symlink() and path.is_file()])
-    pickles = sorted(file.name for file in folder.iterdir() if _is_pickle(file.name))
-    if pickles and not found_in(folder):
-        advice = _is_pickle(pickles[0])
+    if not found_in(folder) and (advice := _about_weights(folder)):
         raise CutawayError(
             "{folder}: {name} is missing; {advice}", folder=folder, name=WEIGHTS, advice=advice
         )
@@ -176,20 +202,15 @@ def _open_folder(folder: Path) -> Contents:
         tensors=tensors,
         weights_file=weights_file,
         tokenizer=Tokenizer.open(folder) if Tokenizer.found_in(folder) else None,
-        generation=read_inside(folder, "generation_config.json", optional=True),
+        generation=with_older(read_inside(folder, "generation_config.json", optional=True), config),
         chat_template=_chat_template(folder),
     )
 
 
-def _is_pickle(name: str) -> Phrase | None:
-    """What to do about a file that may run code when it is opened; None for another kind of file."""
-    if Path(name).suffix.lower() not in PICKLES:
-        return None
-    return say(
-        "{name} is a pickle, which can run code and is not opened: convert it to safetensors first "
-        "(if you trust it, open it with transformers and write it with save_pretrained)",
-        name=name,
-    )
+def _about_weights(folder: Path) -> Phrase | None:
+    """What to do about a folder whose weights are not read."""
+    advice = (about_file(file) for file in sorted(folder.iterdir()) if file.is_file())
+    return next(filter(None, advice), None) or about_folder(folder)
 
 
 def _chat_template(folder: Path) -> str | None:
@@ -218,6 +239,12 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
     config belies: nothing that big need be built to find out.
     """
     with about(contents.config_file):
+        if method := quantised_by(contents.config):
+            raise CutawayError(
+                "the weights are quantised by {method}, which is not read; expected plain ones: take the model that "
+                "they were made of, or a GGUF file of it",
+                method=method,
+            )
         architecture = architecture_of(contents.config, contents.tensors)
         if architecture is None:
             own = {key: value for key, value in contents.config.items() if key not in ("model_type", "dtype")}
@@ -226,7 +253,21 @@ def read_config(contents: Contents) -> tuple[ModelConfig, Architecture | None]:
             config = architecture.read_config(contents.config, contents.config_file)
             config = as_stored(config, architecture, contents.tensors, contents.weights_file)
         _check_sizes(config, contents)
-    return config, architecture
+    return _with_roles(config, contents), architecture
+
+
+def _with_roles(config: ModelConfig, contents: Contents) -> ModelConfig:
+    """The config of a model that writes, with the tokenizer's beginning and end where it names none itself and does not
+    say null; of a BERT's vocabulary those of a sentence."""
+    tokenizer = contents.tokenizer
+    if tokenizer is None or config.family == "encoder-only":
+        return config
+    ids = {"bos": config.bos_id, "eos": config.eos_id}
+    for name, of_sentence in (("bos", "cls"), ("eos", "sep")):
+        named = [id for role in (name, of_sentence) if (id := tokenizer.role(role)) is not None]
+        if ids[name] is None and contents.config.get(f"{name}_token_id", "absent") is not None and named:
+            ids[name] = named[0]
+    return replace(config, bos_id=ids["bos"], eos_id=ids["eos"])
 
 
 def _check_sizes(config: ModelConfig, contents: Contents) -> None:

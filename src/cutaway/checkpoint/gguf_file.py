@@ -90,9 +90,11 @@ class Placed(NamedTuple):
         begin = self.place.begin + index * (self.size // self.shape[0])
         return Placed(self.shape[1:], self.type, self.place._replace(begin=begin))
 
-    def stored(self, change: Change) -> Stored:
-        """The tensor as `change` makes it of what is read."""
+    def stored(self, change: Change, transposed: bool = False) -> Stored:
+        """The tensor as `change` makes it of what is read, rows and columns exchanged where it is `transposed`."""
         dtype = self.type.dtype or torch.float32
+        if transposed:
+            return Stored(self.shape[::-1], dtype, lambda: change(self.read()).T, self.type.name)
         return Stored(self.shape, dtype, lambda: change(self.read()), self.type.name)
 
     def read(self) -> Tensor:
@@ -101,16 +103,10 @@ class Placed(NamedTuple):
         Raises CutawayError where the file is another one meanwhile, or a quantised type cannot be read."""
         if self.type.dtype is not None:
             return self.place.tensor(self.shape, self.type.dtype)
-        try:
-            from gguf import quants
-            from gguf.constants import GGMLQuantizationType
-        except ImportError as error:
-            raise CutawayError(
-                "{path}: its weights are quantised ({type}); to read them install the package gguf: "
-                "pip install gguf",
-                path=self.place.path,
-                type=self.type.name,
-            ) from error
+        # only here, since it takes a moment to import
+        from gguf import quants
+        from gguf.constants import GGMLQuantizationType
+
         # it has one class for each type
         if not hasattr(quants, self.type.name):
             raise CutawayError(

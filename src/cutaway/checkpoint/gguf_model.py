@@ -13,6 +13,7 @@ from string import Formatter
 import torch
 from torch import Tensor
 
+from cutaway.checkpoint.config_keys import FULL, SLIDING
 from cutaway.checkpoint.gguf_file import MOST_TENSORS, Change, Header, Placed, read_header
 from cutaway.checkpoint.gguf_names import ARCHITECTURES, KEYS, NEUTRAL, GgufArchitecture
 from cutaway.checkpoint.stored import Contents, Stored
@@ -24,14 +25,16 @@ NO_ID = 2**32 - 1  # how a file says that a token of this role does not exist
 ENDS = ("eos", "eot", "eom")  # of the text, of a turn, of a message: each ends what is generated
 REQUIRED = ("embedding_length", "block_count", "feed_forward_length", "attention.head_count")
 ROPE_FREQS = "rope_freqs.weight"
+SEGMENTS = "token_types.weight"
+WINDOWS = "attention.sliding_window_pattern"
 _NAME = re.compile(r"(?:blk\.(0|[1-9][0-9]*)\.)?([a-z_]+)(?:\.(0|[1-9][0-9]*))?\.(weight|bias)")
 
 
 def read_gguf(path: Path) -> Contents:
     """Open a GGUF file of any version and quantisation in use; its header is read, its tensors are not.
 
-    Quantised tensors become fp32 when they are read, and need the package `gguf` then. A Llama model with
-    `rope_freqs.weight` gets the `rope_scaling` that made it. Raises CutawayError naming the file and what in it
+    Quantised tensors become fp32 when they are read. A Llama model with `rope_freqs.weight` gets the `rope_scaling`
+    that made it. Raises CutawayError naming the file and what in it
     is malformed, or means something that would change the result and is not supported."""
     header = read_header(path)
     metadata = header.metadata
@@ -74,7 +77,7 @@ def _architecture(metadata: Mapping[str, object]) -> GgufArchitecture:
             known=names_of(known),
         )
     found = next(a for a in named if a.marked_by is None or metadata.get(f"{a.name}.{a.marked_by}"))
-    for key, neutral in NEUTRAL.items():
+    for key, neutral in {**NEUTRAL, **found.neutral}.items():
         value = metadata.get(f"{found.name}.{key}", neutral[0])
         if key not in found.keys and value not in neutral:
             full = f"{found.name}.{key}"
@@ -84,9 +87,13 @@ def _architecture(metadata: Mapping[str, object]) -> GgufArchitecture:
 
 def _config(header: Header, architecture: GgufArchitecture) -> dict[str, object]:
     metadata, prefix = header.metadata, architecture.name + "."
+    _check_tokenizer(metadata, architecture)
     config: dict[str, object] = {"model_type": architecture.model_type, **architecture.constants}
     for key, theirs in architecture.keys.items():
         full, value = prefix + key, metadata.get(prefix + key)
+        if key == WINDOWS and isinstance(value, list):
+            config["layer_types"] = _layer_types(full, value, config)
+            continue
         # one for each layer
         if isinstance(value, list):
             if any(other != value[0] for other in value):
@@ -94,8 +101,55 @@ def _config(header: Header, architecture: GgufArchitecture) -> dict[str, object]
             value = value[0] if value else None
         if key in REQUIRED and (type(value) is not int or value < 1):
             raise CutawayError("{key} is {value!r}, expected a number above 0", key=full, value=value)
+        if value is None and key.endswith("_epsilon"):
+            raise CutawayError(
+                "{key} is missing, expected a number such as 1e-05: what the norms add differs from model to model",
+                key=full,
+            )
         if value is not None:
             config[theirs] = value
+    if "attention.head_count_kv" in architecture.keys:
+        # llama.cpp: as many as there are heads; config.json has other defaults
+        config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    config["vocab_size"] = len(tokens) if isinstance(tokens, list) else metadata.get(prefix + "vocab_size")
+    config["tie_word_embeddings"] = "output.weight" not in header.tensors
+    for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        config[f"{role}_token_id"] = _token_id(metadata, name)  # None, too: other readers have defaults
+    if not architecture.rotary:
+        if SEGMENTS in header.tensors:
+            config["type_vocab_size"] = header.tensors[SEGMENTS].shape[0]
+        return config
+    _add_rotary(config, header, architecture)
+    return {**config, **architecture.derive(config)}
+
+
+def _check_tokenizer(metadata: Mapping[str, object], architecture: GgufArchitecture) -> None:
+    kind = metadata.get("tokenizer.ggml.model")
+    if architecture.tokenizer is not None and kind not in (None, architecture.tokenizer):
+        raise CutawayError(
+            "tokenizer.ggml.model is {kind!r}; of a {name} model only {supported} is supported",
+            kind=kind,
+            name=architecture.name,
+            supported=architecture.tokenizer,
+        )
+
+
+def _layer_types(key: str, value: list[object], config: Mapping[str, object]) -> list[str]:
+    """config.json's `layer_types` of a list that says of each layer whether it has a window."""
+    if len(value) != config["num_hidden_layers"] or any(each not in (0, 1) for each in value):
+        raise CutawayError(
+            "{key} has {count} entries, expected true or false for each of {layers} layers",
+            key=key,
+            count=len(value),
+            layers=config["num_hidden_layers"],
+        )
+    return [SLIDING if each else FULL for each in value]
+
+
+def _add_rotary(config: dict[str, object], header: Header, architecture: GgufArchitecture) -> None:
+    """The keys of a decoder with rotary positions, of which files leave out what has a default."""
+    metadata, prefix = header.metadata, architecture.name + "."
     heads, width = config[KEYS["attention.head_count"]], config[KEYS["embedding_length"]]
     assert isinstance(heads, int) and isinstance(width, int)
     config.setdefault("num_key_value_heads", heads)
@@ -108,17 +162,11 @@ def _config(header: Header, architecture: GgufArchitecture) -> dict[str, object]
                 value=value,
                 width=head_dim,
             )
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    config["vocab_size"] = len(tokens) if isinstance(tokens, list) else metadata.get(prefix + "vocab_size")
-    config["tie_word_embeddings"] = "output.weight" not in header.tensors
     config["attention_bias"] = "blk.0.attn_q.bias" in header.tensors
     config["mlp_bias"] = "blk.0.ffn_up.bias" in header.tensors
-    for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
-        config[f"{role}_token_id"] = _token_id(metadata, name)  # None, too: other readers have defaults
     theta = config.setdefault("rope_theta", 10_000.0)
     if scaling := _rope_scaling(header, prefix, head_dim, theta):
         config["rope_scaling"] = scaling
-    return {**config, **architecture.derive(config)}
 
 
 def _token_id(metadata: Mapping[str, object], role: str) -> int | None:
@@ -130,10 +178,13 @@ def _token_id(metadata: Mapping[str, object], role: str) -> int | None:
 
 
 def _rope_scaling(header: Header, prefix: str, head_dim: object, theta: object) -> dict[str, object] | None:
-    """config.json's `rope_scaling`, None for rotary positions that are not scaled."""
+    """config.json's `rope_scaling`, None for rotary positions that are not scaled.
+
+    Older files have a factor without a type, or it alone as `rope.scale_linear`: llama.cpp reads both as linear."""
     metadata, place = header.metadata, prefix + "rope.scaling."
-    kind, factor = metadata.get(place + "type", "none"), metadata.get(place + "factor", 0.0)
-    if kind == "linear" and factor in (0, 1):
+    kind = metadata.get(place + "type", "linear")
+    factor = metadata.get(place + "factor", metadata.get(prefix + "rope.scale_linear", 0.0))
+    if factor in (0, 1):
         kind = "none"
     if ROPE_FREQS in header.tensors:
         if kind != "none":
@@ -219,7 +270,9 @@ def _tensors(
                 raise CutawayError("has more than {most:,} matrices of experts", most=MOST_TENSORS)
             if theirs in found:
                 raise CutawayError("tensor {name!r}: another one is {theirs} too", name=name, theirs=theirs)
-            found[theirs] = part.stored(change)
+            found[theirs] = part.stored(
+                change, transposed=stem in architecture.transposed and leaf == "weight"
+            )
     return found
 
 

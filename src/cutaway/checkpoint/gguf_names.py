@@ -4,7 +4,7 @@ Sources: gguf-py's constants and tensor_mapping, and the converter of ggml-org/l
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class GgufArchitecture:
     marked_by: str | None = None
     interleaved: bool = False  # rows of q and k lie in pairs that rotate together, theirs in halves
     norm_offset: float = 0.0  # what the file's norm weights have more than theirs
+    rotary: bool = True  # positions, with heads and widths that files leave out; else learned ones
+    transposed: frozenset[str] = frozenset()  # tensors whose rows are their columns
+    tokenizer: str | None = None  # the only kind that its texts are read by
+    neutral: Mapping[str, tuple[object, ...]] = field(default_factory=dict)  # instead of NEUTRAL's
     # Config keys that follow from config keys.
     derive: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda _: {}
 
@@ -101,6 +105,34 @@ QWEN3_MOE = {
     "ffn_up_exps": LAYER + "mlp.experts.{expert}.up_proj",
     "ffn_down_exps": LAYER + "mlp.experts.{expert}.down_proj",
 }
+GPT2_LAYER = "transformer.h.{layer}."
+GPT2 = {
+    "token_embd": "transformer.wte",
+    "position_embd": "transformer.wpe",
+    "output_norm": "transformer.ln_f",
+    "output": "lm_head",
+    "attn_norm": GPT2_LAYER + "ln_1",
+    "attn_qkv": GPT2_LAYER + "attn.c_attn",
+    "attn_output": GPT2_LAYER + "attn.c_proj",
+    "ffn_norm": GPT2_LAYER + "ln_2",
+    "ffn_up": GPT2_LAYER + "mlp.c_fc",
+    "ffn_down": GPT2_LAYER + "mlp.c_proj",
+}
+BERT_LAYER = "encoder.layer.{layer}."
+BERT = {
+    "token_embd": "embeddings.word_embeddings",
+    "position_embd": "embeddings.position_embeddings",
+    "token_types": "embeddings.token_type_embeddings",
+    "token_embd_norm": "embeddings.LayerNorm",
+    "attn_q": BERT_LAYER + "attention.self.query",
+    "attn_k": BERT_LAYER + "attention.self.key",
+    "attn_v": BERT_LAYER + "attention.self.value",
+    "attn_output": BERT_LAYER + "attention.output.dense",
+    "attn_output_norm": BERT_LAYER + "attention.output.LayerNorm",
+    "ffn_up": BERT_LAYER + "intermediate.dense",
+    "ffn_down": BERT_LAYER + "output.dense",
+    "layer_output_norm": BERT_LAYER + "output.LayerNorm",
+}
 SILU = {"hidden_act": "silu"}
 GEMMA_ALL = {"hidden_activation": "gelu_pytorch_tanh", "sliding_window": None}
 
@@ -149,7 +181,8 @@ ARCHITECTURES = (
             "attn_logit_softcapping": "attn_logit_softcapping",
             "final_logit_softcapping": "final_logit_softcapping",
         },
-        GEMMA, GEMMA_ALL, norm_offset=1.0, derive=_query_scalar(layers_of_27b=46),
+        # without a key llama.cpp takes the published models' window
+        GEMMA, {**GEMMA_ALL, "sliding_window": 4096}, norm_offset=1.0, derive=_query_scalar(layers_of_27b=46),
     ),
     GgufArchitecture(
         "gemma3", "gemma3_text",
@@ -162,5 +195,25 @@ ARCHITECTURES = (
         {**GEMMA, **QK_NORM},
         {**GEMMA_ALL, "sliding_window_pattern": 6, "rope_local_base_freq": 10_000.0},
         norm_offset=1.0, derive=_query_scalar(layers_of_27b=62),
+    ),
+    GgufArchitecture(
+        "gpt2", "gpt2",
+        {
+            "context_length": "n_positions", "embedding_length": "n_embd", "block_count": "n_layer",
+            "feed_forward_length": "n_inner", "attention.head_count": "n_head",
+            "attention.layer_norm_epsilon": "layer_norm_epsilon",
+        },
+        GPT2, {"activation_function": "gelu_new"}, rotary=False,
+        transposed=frozenset({"attn_qkv", "attn_output", "ffn_up", "ffn_down"}),
+    ),
+    # A BERT without its head: such files are made for vectors of sentences.
+    GgufArchitecture(
+        "bert", "bert",
+        {
+            "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
+            "block_count": "num_hidden_layers", "feed_forward_length": "intermediate_size",
+            "attention.head_count": "num_attention_heads", "attention.layer_norm_epsilon": "layer_norm_eps",
+        },
+        BERT, {"hidden_act": "gelu"}, rotary=False, tokenizer="bert", neutral={"attention.causal": (False,)},
     ),
 )  # fmt: skip

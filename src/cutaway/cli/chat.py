@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
-from cutaway.cli.arguments import Seed, Temperature, TopP
+from cutaway.cli.arguments import Seed, TopP, drawing, own
 from cutaway.cli.help import argument, described, option
 from cutaway.cli.terminal import note, open_model, standard_lines, write
 from cutaway.errors import CutawayError
@@ -25,23 +25,30 @@ def chat(
     system: Annotated[
         str | None, option("Tell the model beforehand how to behave.", metavar=told("TEXT"))
     ] = None,
-    temperature: Temperature = 0.7,
-    top_p: TopP = 0.95,
-    max_new_tokens: Annotated[int, option("Most new tokens of an answer.")] = 512,
+    temperature: Annotated[float | None, drawing(0.7)] = None,
+    top_p: TopP = None,
+    max_new_tokens: Annotated[
+        int | None, option("Most new tokens of an answer.", show_default=own(512))
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     loaded = open_model(model)
 
     from cutaway.decode.conversation import Conversation
+    from cutaway.decode.own_settings import own_settings
     from cutaway.decode.sampling import Sampling
-    from cutaway.decode.search import Limits, Search
+    from cutaway.decode.search import Search
 
+    settings = own_settings(loaded)
+    usual = Search(sampling=Sampling(temperature=0.7, top_p=0.95))
     conversation = Conversation(
         loaded,
         system=system,
-        search=Search(sampling=Sampling(temperature=temperature, top_p=top_p, seed=seed)),
-        limits=Limits(max_new_tokens),
+        search=settings.search(usual, beam=1, temperature=temperature, top_p=top_p, seed=seed),
+        limits=settings.limits(max_new_tokens),
     )
+    for remark in settings.notes:
+        note(remark)
     if not sys.stdin.isatty():
         for message in standard_lines():
             if message.strip():

@@ -31,8 +31,8 @@ def evaluate(
     ] = None,
     only: Annotated[list[str] | None, option("Use the lines with this label only; may be repeated.")] = None,
     model: ModelName = TRANSLATOR,
-    beam: Beam = 4,
-    length_penalty: Alpha = 0.6,
+    beam: Beam = None,
+    length_penalty: Alpha = None,
     limit: Annotated[int | None, option("Use the first lines only.", min=1)] = None,
     out: Annotated[Path | None, option("Write the translations to this file.")] = None,
     as_json: Annotated[bool, option("One JSON object with the scores.", "--json")] = False,
@@ -48,10 +48,14 @@ def evaluate(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    from cutaway.decode.search import LengthPenalty, Search
+    from cutaway.decode.search import LengthPenalty
+    from cutaway.decode.translator import BEAM
 
+    for remark in translator.own.notes:
+        note(remark)
     began = time.perf_counter()
-    search = Search(beam=beam, length_penalty=LengthPenalty(length_penalty))
+    penalty = None if length_penalty is None else LengthPenalty(length_penalty)
+    search = translator.own.search(BEAM, beam=beam, length_penalty=penalty)
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))  # alike lengths share a batch
     found: dict[int, str] = {}
     cut = 0
@@ -94,8 +98,8 @@ def evaluate(
         "{count:,} pairs, {seconds:.1f} s, beam {beam}, length penalty {length_penalty}",
         count=len(outputs),
         seconds=seconds,
-        beam=beam,
-        length_penalty=length_penalty,
+        beam=search.beam,
+        length_penalty=search.length_penalty.alpha,
     )
 
 

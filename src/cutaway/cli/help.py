@@ -105,7 +105,11 @@ def _page(
         for name, text, remarks in listed:
             *lines, last = wrapped(text, columns - left - 2)
             whole = f"{last} {remarks}".rstrip()
-            lines += [whole] if width(whole) <= columns - left - 2 else [last, remarks]
+            lines += (
+                [whole]
+                if width(whole) <= columns - left - 2
+                else [last, *wrapped(remarks, columns - left - 2)]
+            )
             if width(name) > left - 2:
                 yield f"  {name}"
                 name = ""
@@ -121,7 +125,11 @@ def _about(parameter: TyperArgument | TyperOption) -> str:
 def _remarks(parameter: TyperArgument | TyperOption, ctx: "Context") -> str:
     """A parameter's default and limits."""
     default = parameter.get_default(ctx, call=False)
+    # of what a model may decide; see `arguments.own`
+    usual = getattr(parameter, "show_default", None)
+    default = usual if isinstance(usual, str) else parameter.opts[0] if default is True else default
     remarks = [] if default is None or default is False else [told("default {default}", default=default)]
+    remarks += [told("a model's own comes first")] if isinstance(usual, str) else []
     bounds = (("≥", parameter.min), ("≤", parameter.max))
     remarks += [f"{sign} {bound}" for sign, bound in bounds if bound is not None]
     remarks += [told("required")] if parameter.required else []

@@ -28,6 +28,7 @@ from cutaway.cli.train import train
 from cutaway.cli.translate import translate
 from cutaway.cli.usage import usage_error
 from cutaway.errors import CutawayError, reason
+from cutaway.text.display import harmless
 from cutaway.words import Phrase, say, told
 
 app = typer.Typer(
@@ -106,5 +107,5 @@ def run() -> None:
 
 def _end(problem: Phrase) -> None:
     """Tell what was wrong, in the reader's language, and end."""
-    typer.echo(told("error: {problem}", problem=problem), err=True)
+    typer.echo(harmless(told("error: {problem}", problem=problem)), err=True)
     sys.exit(2)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError
-from cutaway.text.display import pad
+from cutaway.text.display import harmless, pad
 from cutaway.words import Locale, Phrase, Text, phrase, reader_locale, said, say, told
 from cutaway.zoo import find
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def write(text: str = "", end: str = "\n") -> None:
-    """Text to standard output, at once: output may be read as a stream."""
-    sys.stdout.write(text + end)
+    """Text to standard output, at once: output may be read as a stream. A terminal gets it without what it would obey,
+    for models and their files come from others; elsewhere it is data, and stays as it is."""
+    sys.stdout.write((harmless(text) if sys.stdout.isatty() else text) + end)
     sys.stdout.flush()
 
 
@@ -31,7 +32,7 @@ def tell(template: str, **values: object) -> None:
 def note(template: Phrase | str, **values: object) -> None:
     """A remark for the person, on standard error, so that standard output stays data."""
     before = told("note: ")
-    sys.stderr.write(f"{before}{said(phrase(template, **values))}\n")
+    sys.stderr.write(f"{before}{harmless(said(phrase(template, **values)))}\n")
 
 
 def one_line(text: str) -> str:
@@ -89,7 +90,10 @@ def open_model(name: str) -> "Loaded":
 
     from cutaway.checkpoint.folder import load
 
-    return load(path)
+    loaded = load(path)
+    for remark in loaded.tokenizer.notes if loaded.tokenizer is not None else ():
+        note(remark)
+    return loaded
 
 
 def texts_from(text: str | None, file: Path | None = None) -> list[str]:

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import tell, texts_from, write, write_table
+from cutaway.cli.terminal import note, tell, texts_from, write, write_table
 from cutaway.text.display import visible
 from cutaway.words import told
-from cutaway.zoo import TRANSLATOR, find
+from cutaway.zoo import TRANSLATOR, bundled, find
 
 if TYPE_CHECKING:
     from cutaway.text.tokens.tokenizer import Tokenizer
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def tokenize(
     text: Annotated[str | None, argument("The text; without it, lines from standard input.")] = None,
     tokenizer: Annotated[
-        str, option("A bundled model, a folder with tokenizer.json, or that file.", "--tokenizer", "-t")
+        str,
+        option("A bundled model, a folder with a tokenizer, its file, or a GGUF file.", "--tokenizer", "-t"),
     ] = TRANSLATOR,
 ) -> None:
     texts = texts_from(text)
@@ -29,13 +30,18 @@ def tokenize(
 
 
 def open_tokenizer(name_or_path: str) -> "Tokenizer":
-    """The tokenizer of a bundled model, of a folder, or of a tokenizer.json."""
-    from cutaway.text.tokens.tokenizer import Tokenizer
-
+    """The tokenizer of a bundled model, of a folder, of a tokenizer's file or a GGUF file; what a reader should know of
+    it is noted."""
     path = Path(name_or_path).expanduser()
-    if not (path.is_file() or (path / "tokenizer.json").is_file()):
+    if name_or_path in {folder.name for folder in bundled()} or not path.exists():
         path = find(name_or_path)
-    return Tokenizer.open(path)
+
+    from cutaway.checkpoint.folder import open_tokenizer as opened
+
+    tokenizer = opened(path)
+    for remark in tokenizer.notes:
+        note(remark)
+    return tokenizer
 
 
 def _show(text: str, tokenizer: "Tokenizer") -> None:

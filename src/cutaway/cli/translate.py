@@ -7,7 +7,7 @@ from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText, RepetitionPenalty
+from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText, RepetitionPenalty, own
 from cutaway.cli.help import described, option
 from cutaway.cli.terminal import note, one_line, open_model, tell, texts_from, write, write_page, write_table
 from cutaway.errors import CutawayError
@@ -47,14 +47,17 @@ def translate(
         ),
     ] = None,
     model: ModelName = TRANSLATOR,
-    beam: Beam = 4,
+    beam: Beam = None,
     n_best: Annotated[int, option("How many translations of a text to print, best first.")] = 1,
-    length_penalty: Alpha = 0.6,
+    length_penalty: Alpha = None,
     max_new_tokens: Annotated[
-        int | None, option("Most tokens of a translation; not given: twice the source's and 20.")
+        int | None,
+        option("Most tokens of a translation; not given: the model's own, else twice the source's and 20."),
     ] = None,
-    min_new_tokens: Annotated[int, option("Fewest tokens of a translation.")] = 0,
-    repetition_penalty: RepetitionPenalty = 1.0,
+    min_new_tokens: Annotated[
+        int | None, option("Fewest tokens of a translation.", show_default=own(0))
+    ] = None,
+    repetition_penalty: RepetitionPenalty = None,
     split: Annotated[
         bool, option("Sentence by sentence, or each text in one piece.", "--split/--no-split")
     ] = True,
@@ -70,15 +73,19 @@ def translate(
     texts = texts_from(text, file)
     translator = open_translator(model)
 
-    from cutaway.decode.sampling import Sampling
-    from cutaway.decode.search import LengthPenalty, Limits, Search
+    from cutaway.decode.search import LengthPenalty
+    from cutaway.decode.translator import BEAM
 
+    for remark in translator.own.notes:
+        note(remark)
     wanted = list(dict.fromkeys(show or []))
-    search = Search(
+    limits = translator.own.limits(max_new_tokens, min_new_tokens)
+    search = translator.own.search(
+        BEAM,
         beam=beam,
         n_best=n_best,
-        length_penalty=LengthPenalty(length_penalty),
-        sampling=Sampling(repetition_penalty),
+        length_penalty=None if length_penalty is None else LengthPenalty(length_penalty),
+        repetition_penalty=repetition_penalty,
         alternatives=3 if as_json or Show.SCORES in wanted else 0,
         attention="mean" if as_json or Show.ALIGNMENT in wanted else None,
     )
@@ -91,7 +98,7 @@ def translate(
             batch,
             to=to,
             search=search,
-            limits=Limits(max_new_tokens, min_new_tokens),
+            limits=limits,
             truncate=truncate,
             split=split,
             # a text alone is the whole request

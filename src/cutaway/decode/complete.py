@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
-from cutaway.decode.search import GREEDY, USUAL, Limits, Search
+from cutaway.decode.own_settings import own_settings
+from cutaway.decode.search import GREEDY, Limits, Search
 from cutaway.decode.stepping import Generated
 from cutaway.errors import CutawayError, about
 from cutaway.models.decoder_only import DecoderOnly
@@ -43,22 +44,25 @@ def continue_text(
     loaded: Loaded,
     prompts: Sequence[str],
     *,
-    search: Search = GREEDY,
-    limits: Limits = USUAL,
+    search: Search | None = None,
+    limits: Limits | None = None,
     truncate: bool = False,
     batch_size: int = 16,
 ) -> list[Continuation]:
     """Go on writing every prompt; one continuation a prompt, in order, each as if it had been alone.
 
-    A continuation has at most 100 new tokens unless `limits` has a number. An empty prompt is legal where the model has
-    a start or end token to begin from: the model then writes from nothing. `truncate` keeps the end of a prompt that is
-    too long for the model (and notes it) instead of refusing it.
+    `search` and `limits` are the model's own unless given (see `own_settings`), and where it has none greedy, and at
+    most 100 new tokens. What a `search` leaves open, its `rules`, is the model's. An empty prompt is legal where the
+    model has a start or end token to begin from: the model then writes from nothing. `truncate` keeps the end of a
+    prompt that is too long for the model (and notes it) instead of refusing it.
     Raises CutawayError for prompts that leave no room within the position limit, or less than `limits` asks for at
     least; that it is less than what it asks for at most is noted.
     """
     if batch_size < 1:
         raise CutawayError("batch_size is {size}, expected at least 1", size=batch_size)
     tokenizer, model = _open(loaded)
+    own = own_settings(loaded)
+    search, limits = own.settled(search, GREEDY), limits or own.limits()
     several = len(prompts) > 1
     names = [
         say("prompt {number}", number=number) if several else _ONE for number in range(1, len(prompts) + 1)
@@ -86,11 +90,18 @@ def continue_text(
 
 
 def stream_text(
-    loaded: Loaded, prompt: str, *, search: Search = GREEDY, limits: Limits = USUAL, truncate: bool = False
+    loaded: Loaded,
+    prompt: str,
+    *,
+    search: Search | None = None,
+    limits: Limits | None = None,
+    truncate: bool = False,
 ) -> Iterator[text_model.StreamedToken]:
-    """Go on writing one prompt, token by token. Arguments and errors as in `continue_text`; errors are raised at
-    once."""
+    """Go on writing one prompt, token by token. Arguments and errors as in `continue_text`, save that a beam is never
+    the default; errors are raised at once."""
     tokenizer, model = _open(loaded)
+    own = own_settings(loaded)
+    search, limits = own.settled(search, GREEDY, beam=1), limits or own.limits()
     ready = prepare_prompt(loaded, prompt, limits=limits, truncate=truncate)
     steps = stream(
         model,
@@ -105,9 +116,10 @@ def stream_text(
 
 
 def prepare_prompt(
-    loaded: Loaded, text: str, *, limits: Limits = USUAL, truncate: bool = False, name: Text = _ONE
+    loaded: Loaded, text: str, *, limits: Limits | None = None, truncate: bool = False, name: Text = _ONE
 ) -> Prompt:
     """What the model will read for `text`; `name` is what messages call it. Errors as in `continue_text`."""
+    limits = limits or own_settings(loaded).limits()
     tokenizer = text_model.tokenizer_for(loaded, "decoder-only")
     encoding = tokenizer.encode(text)
     before = start_ids(loaded, empty=not encoding.ids)
@@ -134,6 +146,14 @@ def prepare_prompt(
     first = len(encoding.ids) - kept
     ids = [*before, *encoding.ids[first:]]
     pieces = [*map(tokenizer.readable, before), *encoding.pieces[first:]]
+    if limits.max_len is not None and limits.max_len <= len(ids) < loaded.config.max_len:
+        raise CutawayError(
+            "{name} has {count} tokens, but this model's files limit it to {max_len} with the continuation "
+            "(max_length); give max_new_tokens, which takes its place",
+            name=name,
+            count=len(ids),
+            max_len=limits.max_len,
+        )
     with about(name):
         limits.within(loaded.config.max_len, _NEW_TOKENS).least(ids)
     return Prompt(text, ids, pieces, (*notes, *limits.shortened(ids, loaded.config.max_len)))
@@ -145,7 +165,7 @@ def start_ids(loaded: Loaded, empty: bool = False) -> list[int]:
     before, _ = loaded.require_tokenizer().around
     if before or not empty:
         return before
-    bos = loaded.config.bos_id
+    bos = text_model.id_of(loaded, "bos_token_id", loaded.config.bos_id)
     return text_model.end_ids_of(loaded)[:1] if bos is None else [bos]
 
 

@@ -8,7 +8,9 @@ from typing import Literal
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.generation import stream
-from cutaway.decode.search import GREEDY, USUAL, Limits, Search
+from cutaway.decode.own_settings import own_settings
+from cutaway.decode.search import GREEDY, Limits, Search
+from cutaway.decode.stepping import looks_back
 from cutaway.decode.text_model import StreamedToken, end_ids_of, read_stream, tokenizer_for, unwanted_ids
 from cutaway.errors import CutawayError
 from cutaway.models.decoder_only import DecoderOnly
@@ -73,23 +75,27 @@ def answer(
     loaded: Loaded,
     messages: Sequence[Message],
     *,
-    search: Search = GREEDY,
-    limits: Limits = USUAL,
+    search: Search | None = None,
+    limits: Limits | None = None,
     turn: int = 0,
     memory: Memory | None = None,
 ) -> Answer:
-    """Answer the last message, token by token, with at most 512 tokens unless `limits` has a number.
+    """Answer the last message, token by token.
 
+    `search` and `limits` are the model's own unless given (see `own_settings`; a beam is never the default), and where
+    it has none greedy, and at most 512 new tokens. What a `search` leaves open, its `rules`, is the model's.
     The answer ends at the model's end tokens and at what its template puts after an answer. `turn` changes what is
     drawn, so that the same words later in a chat need not get the same answer. `memory` is of the same model.
     Raises CutawayError at once for a model that has no chat template or another family, for a chat that does not
     end with a user's message or is refused by the template, and for a last message that leaves no room.
     """
     tokenizer, template, model = _open(loaded)
+    own = own_settings(loaded)
+    search, limits = own.settled(search, GREEDY, beam=1), limits or own.limits()
     prompt = prepare_chat(loaded, messages, limits=limits)
     ends = _stop_ids(loaded, tokenizer, template)
-    # A repetition penalty must see the whole prompt.
-    if memory is None or search.sampling.repetition_penalty != 1:
+    # What depends on the tokens that stand there must see the whole prompt.
+    if memory is None or looks_back(search):
         memory = Memory(model)
     kept = memory.rewind(prompt.ids)
     memory.ids = list(prompt.ids)
@@ -115,7 +121,7 @@ def answer(
     return Answer(prompt, tokens())
 
 
-def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, limits: Limits = USUAL) -> ChatPrompt:
+def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, limits: Limits | None = None) -> ChatPrompt:
     """What the model will read for `messages`.
 
     A chat that has outgrown the model's positions loses its oldest turns, with a note: a quarter of the positions,
@@ -134,7 +140,8 @@ def prepare_chat(loaded: Loaded, messages: Sequence[Message], *, limits: Limits 
         values = [{"role": message.role, "content": message.content} for message in chat]
         return chat_ids(tokenizer, template, values, where=str(loaded.path))
 
-    limit = loaded.config.max_len
+    limits = limits or own_settings(loaded).limits()
+    limit = loaded.config.max_len if limits.max_len is None else min(limits.max_len, loaded.config.max_len)
     most = _NEW_TOKENS if limits.max_new_tokens is None else limits.max_new_tokens
     room = limit - max(1, min(most, limit // 4))
     ids = ids_from(starts[0])
@@ -162,9 +169,15 @@ class Conversation:
     """A chat that goes on: it keeps what was said, and what the model has read of it."""
 
     def __init__(
-        self, loaded: Loaded, *, system: str | None = None, search: Search = GREEDY, limits: Limits = USUAL
+        self,
+        loaded: Loaded,
+        *,
+        system: str | None = None,
+        search: Search | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        """Every answer is found by `search` within `limits`. Raises CutawayError for a model that cannot chat."""
+        """Every answer is found by `search` within `limits`, as in `answer`. Raises CutawayError for a model that
+        cannot chat."""
         _, _, model = _open(loaded)
         self.messages = [] if system is None else [Message("system", system)]
         self._loaded, self._search, self._limits = loaded, search, limits

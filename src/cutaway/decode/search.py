@@ -226,4 +226,3 @@ class Limits:
 
 
 GREEDY = Search()
-USUAL = Limits()

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from cutaway.checkpoint.folder import gguf_of
+from cutaway.checkpoint.gguf_file import read_header
 from cutaway.config import parse
 from cutaway.errors import CutawayError, about, nearest
-from cutaway.files import json_value, read_json, read_text
+from cutaway.files import is_within, json_value, read_json, read_text
 from cutaway.words import listed, say
 
 T = TypeVar("T")
 Pooling = Literal["mean", "cls", "max", "last"]
 MODULES = "modules.json"
 _POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"}
+_GGUF_POOLINGS: dict[object, Pooling] = {1: "mean", 2: "cls", 3: "last"}  # llama.cpp's numbers
 _LONGEST = 255  # bytes of a name in a path
 _STEPS = ["Transformer", "Pooling", "Normalize"]  # the last one may be missing
 
@@ -109,13 +112,29 @@ class _PromptFile:
         return prompts[self.default_prompt_name] or ""
 
 
+def _of_gguf(file: Path) -> SentenceSettings:
+    metadata = read_header(file).metadata
+    kind = next((value for key, value in metadata.items() if key.endswith(".pooling_type")), None)
+    if kind is None:
+        return SentenceSettings()
+    if kind not in _GGUF_POOLINGS:
+        raise CutawayError(
+            "{file}: pooling_type is {kind!r}, expected one of {known}",
+            file=file,
+            kind=kind,
+            known=listed(map(str, _GGUF_POOLINGS)),
+        )
+    return SentenceSettings(pooling=_GGUF_POOLINGS[kind], source=file.name)
+
+
 def read_settings(folder: Path) -> SentenceSettings:
-    """The settings in the files of `folder`, the defaults where it has no `modules.json`.
+    """The settings in the files of `folder`, or of a GGUF file; the defaults where there are none.
 
     Raises CutawayError naming the file for a step or a pooling that is not known here, or a malformed value.
     """
     if not (folder / MODULES).is_file():
-        return SentenceSettings()
+        file = gguf_of(folder)
+        return SentenceSettings() if file is None else _of_gguf(file)
     steps = _read_steps(folder)
     transformer, pooling = (_inside(folder, folder / step.path) for step in steps[:2])
     names = sorted(path.name for path in transformer.glob("sentence_*_config.json"))
@@ -202,7 +221,7 @@ def _inside(folder: Path, path: Path) -> Path:
     """`path`, once it is clear that it does not lead out of `folder`."""
     shown = repr(str(path)[:_LONGEST])
     try:
-        inside = path.resolve().is_relative_to(folder.resolve())
+        inside = is_within(folder, path)
         too_long = max(len(part.encode()) for part in path.parts) > _LONGEST
     # a NUL, a link to itself
     except (OSError, ValueError, RuntimeError) as error:

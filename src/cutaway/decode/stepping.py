@@ -123,6 +123,13 @@ class Stepper(Generic[C]):
         return logits, layers.mean(dim=1) if self._search.attention == "mean" else layers
 
 
+def looks_back(search: Search) -> bool:
+    """Whether what may be written depends on what stands there already."""
+    rules = search.rules or Rules()
+    longer = any(len(word) > 1 for word in rules.bad_words)
+    return search.sampling.repetition_penalty != 1 or bool(rules.no_repeat_ngram) or longer
+
+
 class Choice:
     """Which tokens may be chosen: ids that are never written, ends that come too early, the search's rules and its
     repetition penalty. It knows how long each prompt's result may become."""
@@ -158,7 +165,7 @@ class Choice:
         self._bad_words = [(self._ids(word[:-1]), word[-1]) for word in words if len(word) > 1]
         # what stands in each row, for what depends on it
         self._written: Tensor | None = None
-        if self._penalty != 1 or self._rules.no_repeat_ngram or self._bad_words:
+        if looks_back(search):
             longest = max(map(len, prompts), default=0)
             rows = [[NOTHING] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
             self._written = torch.tensor(rows, dtype=torch.long, device=device).view(len(rows), longest)
@@ -185,15 +192,15 @@ class Choice:
             rows = torch.tensor(early, device=scores.device)[:, None]
             ends = scores[:, self.ends].masked_fill(rows, -math.inf)
             scores = scores.index_copy(1, self.ends, ends)
+        if len(self._never):
+            scores = scores.index_fill(1, self._never, -math.inf)
+        if length == 1 and self._rules.suppressed_first:
+            scores = scores.index_fill(1, self._ids(self._rules.suppressed_first), -math.inf)
         if forced := [row for row, prompt in enumerate(prompts) if self.forced(prompt, length)]:
             rows = torch.tensor(forced, device=scores.device)
             only = scores.new_full((len(forced), scores.shape[1]), -math.inf)
             only[:, list(self._rules.end_at_limit)] = 0.0
             scores = scores.index_copy(0, rows, only)
-        if len(self._never):
-            scores = scores.index_fill(1, self._never, -math.inf)
-        if length == 1 and self._rules.suppressed_first:
-            scores = scores.index_fill(1, self._ids(self._rules.suppressed_first), -math.inf)
         return scores
 
     def forced(self, prompt: int, length: int) -> bool:

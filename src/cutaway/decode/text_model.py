@@ -116,6 +116,17 @@ def end_ids_of(loaded: Loaded) -> list[int]:
     return ids
 
 
+def id_of(loaded: Loaded, key: str, usual: int | None = None) -> int | None:
+    """The id that generation_config.json gives for `key`, else the `usual` one. Raises CutawayError for what is no id
+    of the model."""
+    given = loaded.generation.get(key, usual)
+    if given is not None and not (isinstance(given, int) and 0 <= given < loaded.config.vocab_size):
+        raise CutawayError(
+            "{path}: {key} is {given!r}, expected an id of the model", path=loaded.path, key=key, given=given
+        )
+    return given
+
+
 def mask_id_of(loaded: Loaded) -> int | None:
     """The id that stands where a word is hidden: the config's where it has one, else the tokenizer's `mask`."""
     if loaded.config.mask_id is not None or loaded.tokenizer is None:

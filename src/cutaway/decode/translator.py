@@ -8,8 +8,9 @@ import torch
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode import text_model
 from cutaway.decode.generation import generate, stream
+from cutaway.decode.own_settings import own_settings
 from cutaway.decode.route import Language, route, simplified
-from cutaway.decode.search import GREEDY, USUAL, Limits, Search
+from cutaway.decode.search import GREEDY, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
 from cutaway.decode.translation import Sentence, Source, Translation, put_together
 from cutaway.errors import CutawayError
@@ -21,7 +22,7 @@ from cutaway.text.sentence_ends import ADDRESS, sentences
 from cutaway.text.tokens.encoding import Encoding
 from cutaway.words import Phrase, Text, say
 
-_BEAM = Search(beam=4)
+BEAM = Search(beam=4)
 _ONE = say("the text")
 _LATIN_END = "\u0250"  # where the letters of Latin end that European languages use
 
@@ -42,7 +43,8 @@ class Translator:
         assert isinstance(loaded.model, EncoderDecoder)
         self.model, self.config = loaded.model.eval(), loaded.config
         self.end_ids = text_model.end_ids_of(loaded)
-        if not self.end_ids or self.config.decoder_start_id is None:
+        start = text_model.id_of(loaded, "decoder_start_token_id", self.config.decoder_start_id)
+        if not self.end_ids or start is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
             raise CutawayError(
                 "{path}: config.json lacks {missing}, which translating needs",
@@ -50,15 +52,10 @@ class Translator:
                 missing=missing,
             )
         self._forbidden = text_model.unwanted_ids(loaded, self.tokenizer)
-        forced = loaded.generation.get("forced_bos_token_id")
-        if forced is not None and not (isinstance(forced, int) and 0 <= forced < self.config.vocab_size):
-            raise CutawayError(
-                "{path}: forced_bos_token_id is {forced!r}, expected an id of the model",
-                path=loaded.path,
-                forced=forced,
-            )
+        forced = text_model.id_of(loaded, "forced_bos_token_id")
         starts = [] if forced is None else [forced]
-        self._route = route(self.tokenizer, self.end_ids[0], self.config.decoder_start_id, starts)
+        self._route = route(self.tokenizer, self.end_ids[0], start, starts)
+        self.own = own_settings(loaded)
         self._unsure_below = _unsure_below(loaded)
 
     @property
@@ -71,8 +68,8 @@ class Translator:
         texts: Sequence[str],
         *,
         to: Language | None = None,
-        search: Search = _BEAM,
-        limits: Limits = USUAL,
+        search: Search | None = None,
+        limits: Limits | None = None,
         truncate: bool = False,
         split: bool = True,
         batch_size: int = 32,
@@ -82,15 +79,17 @@ class Translator:
         """One translation a text, in order; a blank text gives an empty one.
 
         `to` names a language that the model has a mark for, in any spelling (see `route.Route.named`); None: what the
-        model usually writes, else en or zh by the text. `search` is a beam of 4 unless given. A text is translated
-        sentence by sentence, or in one piece without `split`. A translation has at least one token, at most twice the
-        source's and 20 unless `limits` has a number, and never more than the model's positions. Our own models leave
-        as it is what has no letters and what is in the wanted language already; so is whatever a model has no words
-        for. `truncate` cuts a sentence that is too long for the model (and notes it) instead of refusing it.
+        model usually writes, else en or zh by the text. `search` and `limits` are the model's `own` unless given, and
+        where it has none a beam of 4, and at most twice the source's tokens and 20; at least one token, and never more
+        than the model's positions. What a `search` leaves open, its `rules`, is the model's. A text is translated
+        sentence by sentence, or in one piece without `split`. Our own models leave as it is what has no letters and
+        what is in the wanted language already; so is whatever a model has no words for. `truncate` cuts a sentence that
+        is too long for the model (and notes it) instead of refusing it.
         Raises CutawayError for a language that the model cannot be asked for, and TooLong for a text beyond the
         position limit, which it calls by its name of `names` ("text 2"); `on_too_long` hears of each such text, by its
         place, in the place of the first being raised, and their translations are empty.
         """
+        search, limits = self.own.settled(search, BEAM), limits or self.own.limits()
         if names is None:
             numbered = (say("text {number}", number=number) for number in range(1, len(texts) + 1))
             names = [_ONE] if len(texts) == 1 else list(numbered)
@@ -118,11 +117,13 @@ class Translator:
         self,
         sources: Sequence[Source],
         *,
-        search: Search = _BEAM,
-        limits: Limits = USUAL,
+        search: Search | None = None,
+        limits: Limits | None = None,
         batch_size: int = 32,
     ) -> list[list[text_model.Hypothesis]]:
-        """What the model writes for each source that `prepare` made, the best first; nothing for one without ids."""
+        """What the model writes for each source that `prepare` made, the best first; nothing for one without ids.
+        Arguments as in `translate`."""
+        search = self.own.settled(search, BEAM)
         found = [[text_model.NOTHING] for _ in sources]
         for places in batches([each.ids for each in sources], batch_size):
             if not (batch := [i for i in places if sources[i].ids]):
@@ -148,12 +149,13 @@ class Translator:
         text: str,
         *,
         to: Language | None = None,
-        search: Search = GREEDY,
-        limits: Limits = USUAL,
+        search: Search | None = None,
+        limits: Limits | None = None,
         truncate: bool = False,
     ) -> Iterator[text_model.StreamedToken]:
         """Translate one text in one piece, greedily or by sampling, token by token; a blank text gives none. `prepare`
         tells the source pieces. Arguments and errors as in `translate`; errors are raised at once."""
+        search, limits = self.own.settled(search, GREEDY, beam=1), limits or self.own.limits()
         source = self.prepare(text, to=to, limits=limits, truncate=truncate)
         if not source.ids:
             return iter(())
@@ -173,7 +175,7 @@ class Translator:
         text: str,
         *,
         to: Language | None = None,
-        limits: Limits = USUAL,
+        limits: Limits | None = None,
         truncate: bool = False,
         name: Text = _ONE,
     ) -> Source:
@@ -227,7 +229,7 @@ class Translator:
                     count=whole,
                 )
             )
-        notes += limits.shortened(self._route.begin(to), self.config.max_len)
+        notes += (limits or self.own.limits()).shortened(self._route.begin(to), self.config.max_len)
         ids = [*before, *encoding.ids[:kept], *after]
         named = self.tokenizer.readable
         pieces = [*map(named, before), *encoding.pieces[:kept], *map(named, after)]
@@ -240,9 +242,10 @@ class Translator:
         """What the decoder reads before it writes: its start token, and what is forced on it as the first word."""
         return self._route.begin(source.to)
 
-    def limits(self, source: Sequence[int], limits: Limits = USUAL) -> Limits:
+    def limits(self, source: Sequence[int], limits: Limits | None = None) -> Limits:
         """How long what is written for these source ids may be: nothing only if that is asked for, and at most twice as
         long and 20."""
+        limits = limits or self.own.limits()
         least = 0 if limits.max_new_tokens == 0 else max(1, limits.min_new_tokens)
         return replace(limits, min_new_tokens=least).within(self.config.max_len, usual=2 * len(source) + 20)
 
@@ -292,13 +295,13 @@ def _judged(
     last; where there is no other, the sentence stands in its place as it is."""
     ranked, notes = sorted(written, key=lambda each: is_blank(each.text)), list(sentence.notes)
     best = ranked[0]
-    if is_blank(best.text):
+    n = len(best.ids)
+    if best.finish == "length" and not (n and is_blank(best.text)):
+        notes.append(say("the translation was cut at the limit of {n} tokens", n=n))
+    elif is_blank(best.text):
         ranked[0] = replace(best, text=sentence.source.text)
         if not notes:
             notes.append(say("the model has no words for it; it was left as it is"))
-    elif best.finish == "length":
-        n = len(best.ids)
-        notes.append(say("the translation was cut at the limit of {n} tokens", n=n))
     elif unsure_below is not None and sum(best.log_probs) / len(best.ids) < unsure_below:
         notes.append(say("the model is unsure of this translation"))
     return replace(sentence, hypotheses=ranked, notes=tuple(notes))

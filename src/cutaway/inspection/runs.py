@@ -10,10 +10,11 @@ from torch import Tensor
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.complete import continue_text, prepare_prompt
 from cutaway.decode.gaps import encode_with_gaps
+from cutaway.decode.own_settings import own_settings
 from cutaway.decode.route import Language
-from cutaway.decode.search import MAX_BEAM, Limits, Search
+from cutaway.decode.search import GREEDY, MAX_BEAM, Limits
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
-from cutaway.decode.translator import Translator
+from cutaway.decode.translator import BEAM, Translator
 from cutaway.errors import CutawayError, brief, nearest
 from cutaway.inspection.options import Option, bounded
 from cutaway.inspection.sentences import sentence_ids
@@ -172,7 +173,16 @@ ToLanguage = Annotated[
         say("Translate to zh, en or another language of the model; else it is told by the text's characters.")
     ),
 ]
-Beam = Annotated[int, Option(say("Width of the search for the translation."), at_least=1, at_most=MAX_BEAM)]
+Beam = Annotated[
+    int | None,
+    Option(
+        say(
+            "Width of the search for the translation; the model's own unless given, and 4 where it has none."
+        ),
+        at_least=1,
+        at_most=MAX_BEAM,
+    ),
+]
 
 
 @bounded
@@ -182,7 +192,7 @@ def run(
     *,
     target: GivenTarget = None,
     to: ToLanguage = None,
-    beam: Beam = 4,
+    beam: Beam = None,
     max_new_tokens: Annotated[
         int | None,
         Option(say("Tokens that a decoder-only model writes after the text, one unless given."), at_least=0),
@@ -223,18 +233,20 @@ def run(
         ids = list(prepare_prompt(loaded, text).ids)
         wanted = 1 if max_new_tokens is None else max(max_new_tokens, int(len(ids) < 2))
         if wanted:
-            ids += continue_text(loaded, [text], limits=Limits(wanted))[0].best.ids
+            greedy = own_settings(loaded).search(GREEDY, beam=1, temperature=0.0)
+            ids += continue_text(loaded, [text], search=greedy, limits=Limits(wanted))[0].best.ids
         return Run(loaded, None, _tokens(loaded, ids[:-1]), _tokens(loaded, ids[1:]))
     return _with_gaps(loaded, text)
 
 
-def _translated(loaded: Loaded, text: str, target: str | None, to: Language | None, beam: int) -> Run:
+def _translated(loaded: Loaded, text: str, target: str | None, to: Language | None, beam: int | None) -> Run:
     translator = Translator(loaded)
     source = translator.prepare(text, to=to)
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     if target is None:
-        written = translator.write([source], search=Search(beam=beam))[0][0].ids
+        search = translator.own.search(BEAM, beam=beam, temperature=0.0)
+        written = translator.write([source], search=search)[0][0].ids
     else:
         written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
     whole = [*translator.start(source), *written]

@@ -59,6 +59,9 @@ class Stack(nn.Module):
         rotation = local_rotation = None if self.rotary is None else self.rotary.angles(positions)
         if self.local_rotary is not None:
             local_rotation = self.local_rotary.angles(positions)
+        # what stands at padding has no influence, whatever it holds: NaN would reach through the mask
+        if mask is not None:
+            x = x.masked_fill(~mask[:, -x.shape[1] :, None], 0.0)
         n_keys = x.shape[1] if cache is None else cache.length
         bias = local_bias = self._bias(x, n_keys, mask, documents)
         if self.window is not None and n_keys > self.window:

@@ -6,7 +6,9 @@ blocks, drawings of characters) is worked out when rich asks for it, for as many
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from io import StringIO
+from itertools import count
 
 import numpy as np
 from rich import box
@@ -21,7 +23,7 @@ from cutaway.page.blocks import Block, Page
 from cutaway.page.diagram import diagram_lines
 from cutaway.page.numbers import bars_told, means, nats, no_room
 from cutaway.page.wrapping import folded, legible, shown, wrapped
-from cutaway.text.display import clusters, truncate, width
+from cutaway.text.display import clusters, pad, truncate, width
 from cutaway.words import Locale, Text, say
 
 LABEL = 13  # columns of the words at the left
@@ -68,6 +70,22 @@ class Fitted:
         sizes = [Measurement.get(console, options, part).maximum for part in self.parts(options.max_width)]
         most = max(sizes, default=0)
         return Measurement(min(WRAPPED, most), most)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines that fit as they are, each with its style: rich takes them as they come, however many they are."""
+
+    lines: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for text, style in self.lines:
+            yield Segment(text, console.get_style(style))
+            yield Segment.line()
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        most = max((width(text) for text, _ in self.lines), default=0)
+        return Measurement(most, most)
 
 
 def prose(text: str, style: str = "", before: str = "") -> Fitted:
@@ -327,11 +345,11 @@ class _Wide:
         for place, columns in enumerate(fitted.blocks(room)):
             if place:
                 yield ""
-            yield fitted.block(columns, bar)
+            yield fitted.block(columns, bar, room)
 
     def blocks(self, room: int) -> list[list[int]]:
         """The columns of each block; of one kind, about as many in each."""
-        sizes = [self.gap + self._size(n) for n in range(len(self.titles))]
+        sizes = [self.gap + size for size in self._sizes]
         if not self.keep and len(sizes) > 1:
             sizes[-1] = min(sizes[-1], self.gap + WRAPPED)
         keep = min(self.keep or 1, len(sizes) - 1)
@@ -353,25 +371,62 @@ class _Wide:
             first = end
         return blocks
 
-    def _size(self, n: int) -> int:
-        """Columns of a terminal that a column takes."""
-        cells = [row[n] for row in self.rows]
-        return max(
-            width(each) for each in (self.titles[n][0], *(cell for cell in cells if isinstance(cell, str)))
-        )
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """Columns of a terminal that each column takes, bars left out."""
+        cells = ([cell for cell in (row[n] for row in self.rows) if isinstance(cell, str)] for n in count())
+        return [
+            max(map(width, [title, *texts])) for (title, _), texts in zip(self.titles, cells, strict=False)
+        ]
 
     def _with_bars(self, room: int) -> tuple["_Wide", int]:
         """The table and the length of a bar of 1 in its last column: as long as there is room; without that column
         where there is none."""
         if not self.rows or not all(isinstance(row[-1], blocks.Bar) for row in self.rows):
             return self, BAR
-        bar = min(BAR, room - sum(self.gap + self._size(n) for n in range(len(self.titles) - 1)))
+        bar = min(BAR, room - sum(self.gap + size for size in self._sizes[:-1]))
         if bar >= LEAST:
             return self, bar
         return replace(self, titles=self.titles[:-1], rows=[row[:-1] for row in self.rows]), 0
 
-    def block(self, columns: Sequence[int], bar: int) -> Grid:
+    def block(self, columns: Sequence[int], bar: int, room: int) -> RenderableType:
         """A block of columns, without a frame; its last column alone is wrapped."""
+        mark = "█" if self.unicode else "#"
+        rows = [
+            [mark * round(bar * max(0.0, min(1.0, cell.value))) if isinstance(cell, blocks.Bar) else cell
+             for cell in (row[n] for n in columns)]
+            for row in self.rows
+        ]  # fmt: skip
+        sizes = [self._sizes[n] for n in columns[:-1]]
+        lasts = (self.titles[columns[-1]][0], *(row[-1] for row in rows))
+        last = max(width(line) for text in lasts for line in _fitting(text, room))
+        left = room - sum(size + self.gap for size in sizes)
+        if left < min(last, WRAPPED) or any("\n" in cell for row in rows for cell in row[:-1]):
+            return self._squeezed(columns, rows)
+        return Lines(list(self._lines(columns, rows, sizes, min(last, left))))
+
+    def _lines(
+        self, columns: Sequence[int], rows: Sequence[Sequence[str]], sizes: Sequence[int], room: int
+    ) -> Iterator[tuple[str, str]]:
+        """The lines of a block with so many columns for the last one."""
+        titles, aligns = zip(*(self.titles[n] for n in columns), strict=True)
+        lasts = [list(_fitting(cells[-1], room)) for cells in (titles, *rows)]
+        sizes = [*sizes, room]
+        between, empty = " " * self.gap, [""] * (len(columns) - 1)
+
+        def line(cells: Sequence[str], part: str) -> str:
+            return between.join(map(pad, [*cells, part], sizes, aligns)).rstrip()
+
+        # titles stand at the bottom of theirs
+        for place, part in enumerate(lasts[0], start=1):
+            yield line(titles[:-1] if place == len(lasts[0]) else empty, part), "bold" if self.ruled else ""
+        if self.ruled:
+            yield ("─" if self.unicode else "-") * (sum(sizes) + self.gap * (len(sizes) - 1)), ""
+        for row, parts in zip(rows, lasts[1:], strict=True):
+            yield from ((line(empty if place else row[:-1], part), "") for place, part in enumerate(parts))
+
+    def _squeezed(self, columns: Sequence[int], rows: Sequence[Sequence[str]]) -> Grid:
+        """The same where other columns than the last must give way too."""
         rule = box.SIMPLE_HEAD if self.unicode else _ASCII_RULE
         grid = Grid(
             box=rule if self.ruled else None,
@@ -384,12 +439,21 @@ class _Wide:
             title, align = self.titles[n]
             justify = "right" if align == "right" else "left"
             grid.add_column(Words(title), justify=justify, no_wrap=place < len(columns) - 1, overflow="fold")
-        mark = "█" if self.unicode else "#"
-        for row in self.rows:
-            cells = [mark * round(bar * max(0.0, min(1.0, cell.value))) if isinstance(cell, blocks.Bar) else cell
-                     for cell in (row[n] for n in columns)]  # fmt: skip
-            grid.add_row(*map(Words, cells[:-1]), prose(cells[-1]))
+        for row in rows:
+            grid.add_row(*map(Words, row[:-1]), prose(row[-1]))
         return grid
+
+
+def _fitting(text: str, room: int) -> Iterator[str]:
+    """Prose in lines of so many columns; a word that is longer is broken."""
+    if width(text) <= room and "\n" not in text:
+        yield text
+        return
+    for line in wrapped(text, room):
+        while width(line) > room and (start := truncate(line, room, "")):
+            yield start
+            line = line[len(start) :]
+        yield line
 
 
 def _write(row: list[str], start: int, label: str) -> None:

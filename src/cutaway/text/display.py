@@ -7,6 +7,7 @@ from collections.abc import Iterator
 SPACE = "▁"
 _VISIBLE = {" ": SPACE, "\n": "⏎", "\r": "␍", "\t": "⇥"}
 _INVISIBLE = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _JOINER = "\u200d"
 _REGIONAL = range(0x1F1E6, 0x1F200)
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
@@ -38,6 +39,12 @@ def _is_visible(before: str, character: str) -> bool:
     if character in (_JOINER, "\ufe0f", "\ufe0e"):
         return unicodedata.category(before) in ("So", "Sk", "Mn", "Nd", "Po")
     return character != "\ufffd" and unicodedata.category(character) not in _INVISIBLE
+
+
+def harmless(text: str) -> str:
+    """The text with control characters spelled out (`⟨U+001B⟩`), which a terminal would obey, but for line ends and
+    tabs."""
+    return _CONTROL.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
 
 
 def clusters(text: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from rich.progress import Progress as Bar
 
 from cutaway.errors import CutawayError
 from cutaway.files import json_value
+from cutaway.text.display import harmless
 from cutaway.train.validation import Scores
 from cutaway.words import Phrase, listed, phrase, said, say, told
 
@@ -135,7 +136,9 @@ class Progress:
 
     def tell(self, line: Phrase | str, **values: object) -> None:
         """One line for whoever watches, above the progress line where there is one."""
-        self.console.print(said(phrase(line, **values)), markup=False, highlight=False, soft_wrap=True)
+        self.console.print(
+            harmless(said(phrase(line, **values))), markup=False, highlight=False, soft_wrap=True
+        )
 
     def _plot(self, group: str, values: Mapping[str, object], step: object) -> None:
         """Numbers for TensorBoard, where it is asked for."""

@@ -6,13 +6,13 @@ A run folder holds `step-00001000/` folders: a Hugging Face model folder plus `t
 to `step-00001000.damaged`, counts no more, and is left to the user.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,11 @@ from torch import Tensor
 from cutaway.errors import CutawayError, reason
 from cutaway.files import read_json
 from cutaway.words import Phrase, Text, say
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 STATE_FILES = ("training.safetensors", "training.json", "manifest.json")
 _STEP = re.compile(r"step-(\d{8,})")
@@ -73,7 +78,7 @@ class RunFolder:
                 "{path}: the run folder cannot be written: {reason}", path=self.path, reason=reason(error)
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(lock)
         except OSError as error:
             lock.seek(0)
             holder = lock.read().strip() or say("unknown")
@@ -300,8 +305,22 @@ def crash_point(name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _hold(file: TextIO) -> None:
+    """Lock an open file for this process until it is closed. Raises OSError when another one holds it."""
+    if sys.platform == "win32":
+        # the locked byte cannot be read by others, so it lies far behind the text
+        file.seek(2**30)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    """Bring a file, or where systems have it the list of a folder's names, to the disk."""
+    # Windows syncs what is open for writing only, and opens no folder.
+    if sys.platform == "win32" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -96,6 +96,26 @@ def test_the_rule_that_the_file_names_cuts_the_text(pre: str | None, parts: list
     metadata["tokenizer.ggml.merges"] = merges
     tokenizer = from_gguf(metadata)
     assert [tokenizer.decode([id]) for id in tokenizer.encode("12345 67").ids] == parts
+    # a file that leaves it open is said to
+    assert ["does not say by which rule texts are cut" in str(note) for note in tokenizer.notes] == (
+        [True] if pre is None else []
+    )
+
+
+def test_wordpieces_of_bert_come_back():
+    """The file marks where a word begins; capitals are kept where a piece has one."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581hel", "lo", "\u2581wor", "ld", "\u2581é"]
+    metadata: dict[str, object] = {
+        "tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.token_type": [3] * 4 + [1] * 5,
+        "tokenizer.ggml.padding_token_id": 0, "tokenizer.ggml.unknown_token_id": 1, "tokenizer.ggml.cls_token_id": 2,
+        "tokenizer.ggml.seperator_token_id": 3,
+    }  # fmt: skip
+    lower = from_gguf(metadata)
+    assert lower.encode("Hello world").ids == [4, 5, 6, 7]
+    assert lower.around == ([2], [3])
+    assert (lower.role("cls"), lower.role("unk"), lower.role("pad")) == (2, 1, 0)
+    metadata["tokenizer.ggml.tokens"] = [*pieces[:-1], "\u2581Hel"]
+    assert from_gguf(metadata).encode("Hello hello").ids == [8, 5, 4, 5]
 
 
 def test_smollm_s_ids_equal_the_library_s_single_digits(tmp_path: Path):
@@ -124,7 +144,7 @@ def test_byte_level_ids_come_back_and_text_is_kept(tmp_path: Path):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model", "bert", r"ggml\.model is 'bert', expected gpt2 or llama"),
+        ("model", "t5", r"ggml\.model is 't5', expected gpt2, llama or bert"),
         ("model", None, r"ggml\.model is None"),
         ("pre", "qwen3", r"ggml\.pre is 'qwen3' \(did you mean 'qwen2'\?\)"),
         ("tokens", None, r"ggml\.tokens is None, expected a list"),

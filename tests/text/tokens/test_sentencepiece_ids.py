@@ -120,3 +120,9 @@ def test_m2m100_s_languages_come_after_the_vocabulary(tmp_path: Path):
     assert ours.target is ours
     ours.save(tmp_path / "saved")
     assert Tokenizer.open(tmp_path / "saved").encode_ids(texts) == ours.encode_ids(texts)
+
+
+def test_two_vocabularies_are_refused_by_name(tmp_path: Path):
+    (write_pair(tmp_path) / "target_vocab.json").write_text("{}")
+    with pytest.raises(CutawayError, match=r"vocabularies of their own \(target_vocab\.json\)"):
+        Tokenizer.open(tmp_path)

@@ -169,3 +169,24 @@ def write(
     (folder / names[0]).write_text(json.dumps(vocabulary), encoding="utf-8")
     lines = ["#version: 0.2", *(" ".join(pair) for pair in merges), ""]
     (folder / names[1]).write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_a_token_that_only_the_settings_list_is_there(tmp_path: Path):
+    Tokenizer.train(["ab ba"] * 4, "characters", None, roles={"unk": "<unk>"}).save(tmp_path)
+    size = Tokenizer.open(tmp_path).vocab_size
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    listed = {str(size): {"content": "<|pad|>", "special": True}}
+    settle(tmp_path, {**settings, "pad_token": "<|pad|>", "added_tokens_decoder": listed})
+    opened = Tokenizer.open(tmp_path)
+    assert opened.role("pad") == size
+    assert opened.encode_ids(["<|pad|>"], controls=True) == [[size]]
+    assert size not in opened.encode("<|pad|>").ids
+    opened.save(tmp_path / "again")
+    assert Tokenizer.open(tmp_path / "again").role("pad") == size
+
+
+def test_a_path_that_is_not_there_lists_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "private").write_text("")
+    with pytest.raises(CutawayError, match=r"^nosuch: no such file or folder$"):
+        Tokenizer.open("nosuch")

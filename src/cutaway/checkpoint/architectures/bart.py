@@ -128,7 +128,11 @@ MARIAN = Architecture(
 )  # fmt: skip
 
 
-def _after_pad(pad: Value, _: Config) -> int:
+def _after_pad(pad: Value, theirs: Config) -> int:
+    if isinstance(pad, int) and theirs.get("decoder_start_token_id", 2) == pad:
+        raise CutawayError(
+            "{pad} is decoder_start_token_id too, which the reference gives no position", pad=pad
+        )
     # A wrong pad_token_id is named under its own key.
     return pad + 1 if isinstance(pad, int) else 0
 

@@ -50,7 +50,7 @@ def head_rules(record: Record, hidden: str) -> Rules:
             "norm[t,i]",
             "head.norm",
             "head.dense",
-            activation=ACTIVATIONS[record.config.activation],
+            activation=ACTIVATIONS[record.config.head_activation or record.config.activation],
             made=lambda: head.transform(record.need(hidden)),
         )
         last = "head.norm"

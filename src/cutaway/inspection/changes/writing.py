@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from cutaway.decode.generation import generate
-from cutaway.decode.search import Limits, Search
+from cutaway.decode.own_settings import own_settings
+from cutaway.decode.search import GREEDY
 from cutaway.decode.text_model import end_ids_of, readable
 from cutaway.decode.translation import Source
-from cutaway.decode.translator import Translator
+from cutaway.decode.translator import BEAM, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.lists import Changes, edits
 from cutaway.inspection.outcome import filled_gaps, masked_positions, never_written
@@ -66,10 +67,10 @@ def write(
 ) -> Output:
     """The text that the run's model writes under `changes` (see `lists.edits`).
 
-    An encoder-decoder writes its translation of the run's source, with a search of width `beam` (4 unless given) and at
-    most twice the source's tokens and 20, as `Translator` does. A decoder-only model goes on writing after the run's
-    text, greedily unless `beam` is given, `max_new_tokens` tokens at most (20 unless given). An encoder-only model puts
-    its most probable token in the place of every `[MASK]`, each independently of the others.
+    An encoder-decoder writes its translation of the run's source, with a search of width `beam` and within
+    limits that are the model's own unless given, as `Translator` does. A decoder-only model goes on writing after the
+    run's text, greedily unless `beam` is given, `max_new_tokens` tokens at most (20 unless given). An encoder-only
+    model puts its most probable token in the place of every `[MASK]`, each independently of the others.
     Raises CutawayError for changes or settings that are out of range, and for a model without output head.
     """
     output_head(run.model)
@@ -101,16 +102,21 @@ def _decoded(
     max_new_tokens: int | None,
 ) -> Output:
     loaded, tokenizer = run.loaded, run.loaded.require_tokenizer()
+    own = own_settings(loaded)
     assert run.target is not None
     if isinstance(model, EncoderDecoder):
         assert run.source is not None
         translator = Translator(loaded)
-        prompt, width = _start(run, translator), 4 if beam is None else beam
-        limits = translator.limits(run.source.ids, Limits(max_new_tokens))
+        prompt, limits = (
+            _start(run, translator),
+            translator.limits(run.source.ids, own.limits(max_new_tokens)),
+        )
+        search = own.search(BEAM, beam=beam, temperature=0.0)
     else:
-        prompt, width = [*run.target.ids, *run.outcome.ids[-1:]], 1 if beam is None else beam
-        limits = Limits(max_new_tokens).within(loaded.config.max_len, usual=NEW_TOKENS)
-    search = Search(beam=width)
+        prompt = [*run.target.ids, *run.outcome.ids[-1:]]
+        search = own.search(GREEDY, beam=1 if beam is None else beam, temperature=0.0)
+        limits = own.limits(NEW_TOKENS if max_new_tokens is None else max_new_tokens)
+        limits = limits.within(loaded.config.max_len, NEW_TOKENS)
     with torch.inference_mode(), Trace(model, edit=edits(changes, run, runs)):
         cache = model.begin(run.inputs["source"]) if isinstance(model, EncoderDecoder) else model.begin(1)
         ((found, *_),) = generate(

@@ -3,7 +3,7 @@
 # Shapes: L layers, H heads, T written tokens, S source tokens, N target words, M source words.
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.route import Language
-from cutaway.decode.search import BeamStep, Search
+from cutaway.decode.search import BeamStep
 from cutaway.decode.text_model import Hypothesis
-from cutaway.decode.translator import Translator
+from cutaway.decode.translator import BEAM, Translator
 from cutaway.errors import CutawayError
 from cutaway.inspection.asked import OneHead, OneLayer
 from cutaway.inspection.options import Option
@@ -122,7 +122,7 @@ def align(
     *,
     target: GivenTarget = None,
     to: ToLanguage = None,
-    beam: Beam = 4,
+    beam: Beam = None,
     top: Annotated[
         int | None, Option(say("Hypotheses of the search that are listed, at most its width."), at_least=1)
     ] = None,
@@ -137,14 +137,10 @@ def align(
 
     Raises CutawayError for a model that does not translate, an empty text, and values out of range.
     """
-    if top is not None and top > beam:
-        raise CutawayError(
-            "top is {top}, but the search is only {beam} wide: make beam {top}", top=top, beam=beam
-        )
     links_drawn = None if gold is None else _links(gold)
     greedy, hypotheses, dropped = None, (), ()
     if target is None:
-        greedy, hypotheses, dropped, looked = _searched(loaded, text, to, beam, beam if top is None else top)
+        greedy, hypotheses, dropped, looked = _searched(loaded, text, to, beam, top)
         cross = hypotheses[0].cross_attention
         assert cross is not None, "asked of the search"
         forced = len(looked.outcome) - len(hypotheses[0].ids)
@@ -180,15 +176,21 @@ def align(
 
 
 def _searched(
-    loaded: Loaded, text: str, to: Language | None, beam: int, n_best: int
+    loaded: Loaded, text: str, to: Language | None, beam: int | None, top: int | None
 ) -> tuple[Hypothesis, tuple[Hypothesis, ...], tuple[Dropped, ...], Run]:
     translator = Translator(loaded)
     source = translator.prepare(text, to=to)
     if not source.ids:
         raise CutawayError("the text is empty: there is nothing to align")
-    greedy = translator.write([source], search=Search())[0][0]
     steps: list[BeamStep] = []
-    search = Search(beam=beam, n_best=n_best, attention="full", observe=steps.append)
+    search = translator.own.search(BEAM, beam=beam, temperature=0.0, attention="full", observe=steps.append)
+    if top is not None and top > search.beam:
+        raise CutawayError(
+            "top is {top}, but the search is only {beam} wide: make beam {top}", top=top, beam=search.beam
+        )
+    greedy = replace(search, beam=1, attention=None, observe=None)
+    greedy = translator.write([source], search=greedy)[0][0]
+    search = replace(search, n_best=search.beam if top is None else top)
     [found] = translator.write([source], search=search)
     tokenizer, begun = loaded.require_tokenizer(), translator.start(source)
     start = Tokens(begun, [tokenizer.readable(id) for id in begun])

@@ -17,7 +17,8 @@ from cutaway.checkpoint.published import OWN_TYPE
 from cutaway.checkpoint.stored import Contents, Stored
 from cutaway.checkpoint.table import Architecture
 from cutaway.config import ModelConfig
-from cutaway.errors import CutawayError
+from cutaway.decode.own_settings import settings_of
+from cutaway.errors import CutawayError, brief
 from cutaway.inspection.model_diagram import diagram
 from cutaway.inspection.model_size import Operations, Part, operations, parts
 from cutaway.inspection.options import Option
@@ -87,6 +88,8 @@ class Anatomy(Drawn):
     stored: tuple[StoredKind, ...]  # empty where no files were given
     tokenizer: Vocabulary | None
     taps: tuple[str, ...]
+    decoding: Mapping[str, object]  # settings of its own (generation_config.json) that decoding follows
+    not_followed: Mapping[str, object]  # and those that it does not
 
     def page(self) -> Page:
         return _page(self)
@@ -132,6 +135,7 @@ def anatomy_of(
     if contents is not None:
         check(model, architecture, contents.tensors, contents.weights_file)
     tokenizer = None if contents is None else contents.tokenizer
+    own = None if contents is None else settings_of(contents.generation, config.vocab_size)
     of_parts = parts(model)
     total = sum(part.parameters for part in of_parts)
     return Anatomy(
@@ -152,6 +156,8 @@ def anatomy_of(
         stored=() if contents is None else _stored(contents.tensors),
         tokenizer=None if tokenizer is None else _vocabulary(tokenizer, config),
         taps=tap_names(model),
+        decoding={} if own is None else own.stated,
+        not_followed={} if own is None else own.unsupported,
     )
 
 
@@ -297,6 +303,10 @@ def _facts(found: Anatomy) -> Iterator[Block]:
     if config.family == "encoder-decoder":
         context = say("{n:,} tokens of source and as many of target ({kind})", n=most, kind=kind)
     yield Prose(say("context"), context)
+    if found.decoding:
+        yield Prose(say("decoding"), _settings(found.decoding))
+    if found.not_followed:
+        yield Prose(say("not followed"), _settings(found.not_followed))
     if found.tokenizer is None:
         yield Prose(say("tokenizer"), say("none among the files"))
         return
@@ -324,6 +334,10 @@ def _sizes(found: Anatomy) -> Phrase:
         "{layers} layers, width {width:,}, biases: {have}",
         layers=layers, width=config.d_model, have=listed(have) if have else say("none"),
     )  # fmt: skip
+
+
+def _settings(values: Mapping[str, object]) -> Text:
+    return listed((visible(f"{key}={brief(value)}") for key, value in values.items()), " · ")
 
 
 def _cached(found: Anatomy, cache: Cache) -> Phrase:

@@ -89,11 +89,13 @@ def aligned(text: str, new: str, normalised: Callable[[str], str]) -> Spans | No
 
     units: list[str] = []  # what is normalised by itself
     for cluster in display.clusters(text):
-        # half-width marks and letters are clusters of their own that become parts of one
-        if units and becomes(cluster) != cluster and _one_cluster(becomes(units[-1]), becomes(cluster)):
-            units[-1] += cluster
-        else:
-            units.append(cluster)
+        if cluster != becomes(cluster) and units and _meet(becomes(units[-1]), becomes(cluster)):
+            whole = units[-1] + cluster
+            # a letter and its half-width mark are two clusters that are composed
+            if becomes(whole) != becomes(units[-1]) + becomes(cluster):
+                units[-1] = whole
+                continue
+        units.append(cluster)
     spans: Spans = []
     at = 0
     for unit in units:
@@ -106,7 +108,8 @@ def aligned(text: str, new: str, normalised: Callable[[str], str]) -> Spans | No
     return [(0, 0)] * (len(new) - len(spans)) + spans
 
 
-def _one_cluster(left: str, right: str) -> bool:
+def _meet(left: str, right: str) -> bool:
+    """Whether the end of one text and the beginning of the next are one cluster."""
     return bool(left and right) and next(display.clusters(left[-1] + right[0])) == left[-1] + right[0]
 
 

@@ -5,7 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cutaway.errors import CutawayError, about, brief, nearest
-from cutaway.text.tokens import byte_level, tokenizer_json
+from cutaway.text.tokens import byte_level, tokenizer_json, vocabulary_files
+from cutaway.text.tokens.plan import BERT_ROLES
 from cutaway.text.tokens.sentencepiece_model import (
     Piece,
     PieceType,
@@ -16,9 +17,10 @@ from cutaway.text.tokens.sentencepiece_model import (
 )
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.text.tokens.tokenizer_json import Part
-from cutaway.words import Text, names_of, say
+from cutaway.words import Phrase, Text, names_of, say
 
 _PREFIX = "tokenizer.ggml."
+_WORD = "\u2581"  # what the first piece of a word begins with in a file of BERT's
 _ROLE_KEYS = {
     "bos": "bos_token_id",
     "eos": "eos_token_id",
@@ -47,7 +49,8 @@ _CUT_OF = {
 def from_gguf(metadata: Mapping[str, object], where: str = "the GGUF file") -> Tokenizer:
     """The tokenizer that a GGUF file carries; `metadata` are its keys with plain values, arrays as lists.
 
-    Models "gpt2" (byte-level BPE, cut by the rule that `tokenizer.ggml.pre` names) and "llama" (SentencePiece BPE).
+    Models "gpt2" (byte-level BPE, cut by the rule that `tokenizer.ggml.pre` names), "llama" (SentencePiece BPE) and
+    "bert" (WordPiece). A file that leaves the rule open has a note among the tokenizer's.
     Raises CutawayError naming `where` and the key for what is missing, malformed or not known."""
     with about(where):
         return _Reader(metadata, where).tokenizer()
@@ -63,19 +66,29 @@ class _Reader:
             self._same_length("token_type", self._types)
 
     def tokenizer(self) -> Tokenizer:
-        readers = {"gpt2": self._byte_level, "llama": self._sentencepiece}
+        readers = {"gpt2": self._byte_level, "llama": self._sentencepiece, "bert": self._wordpiece}
         model = self._get("model")
         if not isinstance(model, str) or model not in readers:
-            raise self._unexpected("model", model, say("gpt2 or llama"))
+            raise self._unexpected("model", model, say("gpt2, llama or bert"))
         description = readers[model]()
         settings: dict[str, object] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": False,
             **self._roles(model),
         }
-        return Tokenizer(json.dumps(description), settings, self._where)
+        notes: list[Phrase] = []
+        if model == "gpt2" and self._get("pre") is None:
+            notes.append(
+                say(
+                    "{where} does not say by which rule texts are cut (tokenizer.ggml.pre): they are cut by a general "
+                    "one, as by llama.cpp, so ids may differ from those that the model was trained with; convert the "
+                    "model again with a newer llama.cpp",
+                    where=self._where,
+                )
+            )
+        return Tokenizer(json.dumps(description), settings, self._where, notes=notes)
 
-    # The two models.
+    # The three models.
 
     def _byte_level(self) -> Part:
         name = self._get("pre")
@@ -116,6 +129,24 @@ class _Reader:
             byte_fallback=any(piece.type is PieceType.BYTE for piece in pieces),
         )
         return describe(SentencePieceModel("bpe", pieces, rules), self._where, (self._before(), ()))
+
+    def _wordpiece(self) -> Part:
+        """BERT's, of which the file marks where a word begins, not where it goes on. Whether texts are put in lower
+        case it does not say: they are, unless a piece has a capital letter."""
+        pieces = [
+            piece
+            if piece.startswith("[") and piece.endswith("]")
+            else piece.removeprefix(_WORD)
+            if piece.startswith(_WORD)
+            else f"##{piece}"
+            for piece in self._pieces
+        ]
+        self._pieces = pieces
+        vocabulary = tokenizer_json.numbered(pieces)
+        roles = {**BERT_ROLES}
+        roles |= {role.removesuffix("_token"): str(content) for role, content in self._roles("bert").items()}
+        lowercase = not any(piece != piece.lower() for piece in pieces if piece not in roles.values())
+        return vocabulary_files.wordpiece(vocabulary, roles, self._where, lowercase=lowercase)
 
     def _added(self) -> list[Part]:
         kinds = {PieceType.CONTROL: True, PieceType.UNKNOWN: True, PieceType.USER_DEFINED: False}

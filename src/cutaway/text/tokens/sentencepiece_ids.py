@@ -86,6 +86,7 @@ def further_controls(settings: Mapping[str, object]) -> list[str]:
 SIDES = ("source.spm", "target.spm")
 BOTH = "sentencepiece.bpe.model"
 NUMBERS = "vocab.json"
+TARGET_NUMBERS = "target_vocab.json"
 _MAX_IDS = 2**20
 _CONTROL = re.compile(r"<pad>|>>\S+<<")  # a language mark is what Marian's models read first
 
@@ -116,6 +117,13 @@ class JointVocabulary:
 def read_marian(folder: Path) -> tuple[str, JointVocabulary]:
     """Marian's (OPUS-MT): the tokenizer.json of the source side, and what it cannot say; `source.spm` and `target.spm`
     cut the text, `vocab.json` gives the ids of both. CutawayError naming the file for whatever is malformed."""
+    if (folder / TARGET_NUMBERS).exists():
+        raise CutawayError(
+            "{folder}: source and target have vocabularies of their own ({name}), expected one for both; such a model "
+            "opens without its tokenizer's files, for ids",
+            folder=folder,
+            name=TARGET_NUMBERS,
+        )
     numbers, files = _numbered_files(folder, SIDES)
 
     def side(name: str) -> tuple[str, JointVocabulary]:

@@ -17,7 +17,7 @@ from cutaway.text.tokens.encoding import Encoding
 from cutaway.text.tokens.plan import BERT_ROLES, DEFAULT_ROLES, Kind, Normalization, Plan
 from cutaway.text.tokens.sentencepiece_ids import JointVocabulary
 from cutaway.text.tokens.vocabulary import ROLES, Vocabulary, check_role, named
-from cutaway.words import say
+from cutaway.words import Phrase, say
 
 _CHUNK = 4096
 MOST_GAPS = 100_000  # ids without a piece that are believed whatever the number of pieces
@@ -32,11 +32,14 @@ class Tokenizer(Vocabulary):
         settings: Mapping[str, object],
         where: str = "tokenizer.json",
         joint: JointVocabulary | None = None,
+        notes: Sequence[Phrase] = (),
     ) -> None:
         """`source` is the text of a tokenizer.json, `settings` that of tokenizer_config.json (roles of control tokens),
-        `joint` the ids of a vocabulary that two sides share, when the file is one side's. Raises CutawayError naming
+        `joint` the ids of a vocabulary that two sides share, when the file is one side's, `notes` what a reader should
+        know of it. Raises CutawayError naming
         `where` for anything malformed."""
         self._source, self._settings, self._joint = source, dict(settings), joint
+        self.notes = tuple(notes)
         description = tokenizer_json.read(source, where)
         controls = tokenizer_json.controls(
             description, {name for role in ROLES for name in named(settings, role)}

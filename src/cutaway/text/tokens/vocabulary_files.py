@@ -66,6 +66,8 @@ def _kind_of_model(file: Path, pattern: str) -> str | None:
 def read(path: Path) -> tuple[str, dict[str, object], str, JointVocabulary | None]:
     """What a `Tokenizer` is made of, from a folder or one file: the text of a tokenizer.json, settings, where it was
     found, a joint vocabulary. CutawayError naming the file and what is wrong with it."""
+    if not path.exists():
+        raise CutawayError("{path}: no such file or folder", path=path)
     found = find(path)
     if found is None:
         folder = path if path.is_dir() else path.parent
@@ -92,11 +94,12 @@ def read(path: Path) -> tuple[str, dict[str, object], str, JointVocabulary | Non
             settings |= read_json(file.parent / name)
     if kind == "json":
         try:
-            return file.read_bytes().decode("utf-8-sig"), settings, str(file), None
+            text = file.read_bytes().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise CutawayError(
                 "{file}: not UTF-8 at byte {at}, expected a JSON file", file=file, at=error.start
             ) from error
+        return _with_listed(text, settings, file), settings, str(file), None
     if kind == "marian":
         source, joint = sentencepiece_ids.read_marian(file.parent)
         return source, settings, str(file), joint
@@ -135,13 +138,34 @@ def read_wordpiece(file: Path, settings: Mapping[str, object]) -> tuple[Part, di
         content = given.get("content") if isinstance(given, dict) else given
         if isinstance(content, str):
             roles[role] = content
+    strip_accents = settings.get("strip_accents")
+    description = wordpiece(
+        vocabulary,
+        roles,
+        str(file),
+        lowercase=flag(settings, "do_lower_case", True, file),
+        chinese=flag(settings, "tokenize_chinese_chars", True, file),
+        strip_accents=strip_accents if isinstance(strip_accents, bool) else None,
+    )
+    return description, {role: content for role, content in roles.items() if content in vocabulary}
+
+
+def wordpiece(
+    vocabulary: Mapping[str, int],
+    roles: Mapping[str, str],
+    where: str,
+    *,
+    lowercase: bool,
+    chinese: bool = True,
+    strip_accents: bool | None = None,
+) -> Part:
+    """The tokenizer.json of a WordPiece vocabulary whose control tokens have these `roles`; `where` it was found."""
     if roles["unk"] not in vocabulary:
         raise CutawayError(
-            "{file}: no line {piece!r}, which stands for unknown words", file=file, piece=roles["unk"]
+            "{file}: no line {piece!r}, which stands for unknown words", file=where, piece=roles["unk"]
         )
-    strip_accents = settings.get("strip_accents")
     there = {role: content for role, content in roles.items() if content in vocabulary}
-    description = tokenizer_json.whole(
+    return tokenizer_json.whole(
         {
             "type": "WordPiece",
             "unk_token": roles["unk"],
@@ -153,15 +177,26 @@ def read_wordpiece(file: Path, settings: Mapping[str, object]) -> tuple[Part, di
         normalizer={
             "type": "BertNormalizer",
             "clean_text": True,
-            "handle_chinese_chars": flag(settings, "tokenize_chinese_chars", True, file),
-            "strip_accents": strip_accents if isinstance(strip_accents, bool) else None,
-            "lowercase": flag(settings, "do_lower_case", True, file),
+            "handle_chinese_chars": chinese,
+            "strip_accents": strip_accents,
+            "lowercase": lowercase,
         },
         pre_tokenizer={"type": "BertPreTokenizer"},
         post_processor=tokenizer_json.wrapping(vocabulary, [roles["cls"]], [roles["sep"]], second_type=1),
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
     )
-    return description, there
+
+
+def _with_listed(text: str, settings: Mapping[str, object], file: Path) -> str:
+    """A tokenizer.json with the tokens that only tokenizer_config.json lists."""
+    listed = settings.get("added_tokens_decoder")
+    tokens = listed.values() if isinstance(listed, dict) else ()
+    contents = [token.get("content") for token in tokens if isinstance(token, dict)]
+    # looked for as the file may spell it: reading the whole file once more would take long
+    if all(json.dumps(each) in text or json.dumps(each, ensure_ascii=False) in text for each in contents):
+        return text
+    description = tokenizer_json.read(text, str(file))
+    return json.dumps(_with_added(description, settings, file), ensure_ascii=False)
 
 
 def _with_added(description: Part, settings: Mapping[str, object], file: Path) -> Part:
