@@ -1,9 +1,9 @@
 """`python -m benchmarks.everyday [--model FOLDER]`: everyday sentences, how they come out, and how that was judged.
 
-everyday.tsv has 60 sentences, 30 of each language, written by one person after the training data were fixed; none is
-among those data. It holds every translation that was judged, with its verdict: `right`; `understandable`, where the
-sense is there and the wording is not; `wrong`; `reversed`, where the opposite is said; `profane`. A translation that
-nobody has judged is shown as such.
+everyday.tsv has 60 sentences, 30 of each language, written after the training data were made; none is among those
+data. It holds every translation that was judged, with its verdict: `right`; `understandable`, where the sense is there
+and the wording is not; `wrong`; `reversed`, where the opposite is said; `profane`. A translation that nobody has judged
+is shown as such.
 """
 
 import argparse

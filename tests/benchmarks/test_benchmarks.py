@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import everyday
 from benchmarks.__main__ import PARTS, main
 from benchmarks.measure import Effort, Row, take_turns
 from benchmarks.memory import held
@@ -84,3 +85,11 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         main(["decoding"])
     assert stopped.value.code == 2
     assert f"unknown part 'decoding'; expected some of {', '.join(PARTS)}" in capsys.readouterr().err
+
+
+def test_everyday_sentences_are_sixty_and_each_translation_is_judged() -> None:
+    found = everyday.judged()
+    assert len(found) == 60
+    assert {verdict for translations in found.values() for verdict in translations.values()} <= {
+        *everyday.VERDICTS
+    }
