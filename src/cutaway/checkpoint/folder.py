@@ -296,7 +296,8 @@ def _check_sizes(config: ModelConfig, contents: Contents) -> None:
     rows = min(config.vocab_size, config.encoder_side.vocab_size)
     if pieces > rows:
         raise CutawayError(
-            "vocab_size is {size}, but the tokenizer has {pieces} pieces",
+            "vocab_size is {size}, but the tokenizer has {pieces} pieces; "
+            "the tokenizer belongs to another model: take that of this one",
             size=rows,
             pieces=pieces,
         )

@@ -49,7 +49,9 @@ def convert(
     if out.is_dir() and any(out.iterdir()):
         raise CutawayError("{out}: holds files already; give a new or an empty folder", out=out)
     if not out.absolute().parent.is_dir():
-        raise CutawayError("{out}: there is no folder {parent} to write to", out=out, parent=out.parent)
+        raise CutawayError(
+            "{out}: there is no folder {parent} to write to; make it first", out=out, parent=out.parent
+        )
     path = find(model)
 
     import torch

@@ -47,7 +47,7 @@ class Translator:
         if not self.end_ids or start is None:
             missing = "decoder_start_token_id" if self.end_ids else "eos_token_id"
             raise CutawayError(
-                "{path}: config.json lacks {missing}, which translating needs",
+                "{path}: config.json lacks {missing}, which translating needs; add it, as the model's makers have it",
                 path=loaded.path,
                 missing=missing,
             )

@@ -262,7 +262,10 @@ class Trainer:
         tensors, values = read_state(path)
         position, batches, python = values.get("position"), values.get("batches"), values.get("python_random")
         if not (isinstance(position, dict) and isinstance(batches, dict)):
-            raise CutawayError("{path}: not a training state of this version", path=path / "training.json")
+            raise CutawayError(
+                "{path}: not a training state of this version; train it anew, or with the version that wrote it",
+                path=path / "training.json",
+            )
         if name := not_finite(tensors):
             raise CutawayError(
                 "{path}: {name} holds numbers that are not finite; delete this checkpoint to go on from an earlier "

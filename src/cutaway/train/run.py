@@ -179,7 +179,7 @@ def weights_of(path: Path, model: Model) -> dict[str, Tensor]:
             or any(here not in (size, PIECES) for here, size in zip(p.shape, there, strict=True))
         ):
             raise CutawayError(
-                "train.init {path}: {name} is {there} there, {here} here",
+                "train.init {path}: {name} is {there} there, {here} here; make the recipe's the same",
                 path=path,
                 name=name,
                 there=say("missing") if there is None else _sizes(there),

@@ -422,7 +422,7 @@ def test_a_missing_tokenizer_is_named(tmp_path: Path):
     assert not Tokenizer.found_in(tmp_path)
     with pytest.raises(CutawayError, match=r"no tokenizer there .*the folder holds config.json"):
         Tokenizer.open(tmp_path)
-    with pytest.raises(CutawayError, match="tokenizer.json: no such file or folder"):
+    with pytest.raises(CutawayError, match=r"tokenizer\.json: no such file or folder"):
         Tokenizer.open(tmp_path / "nowhere" / "tokenizer.json")
 
 

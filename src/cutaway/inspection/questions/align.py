@@ -181,7 +181,7 @@ def _searched(
     translator = Translator(loaded)
     source = translator.prepare(text, to=to)
     if not source.ids:
-        raise CutawayError("the text is empty: there is nothing to align")
+        raise CutawayError("the text is empty: there is nothing to align; give a sentence")
     steps: list[BeamStep] = []
     search = translator.own.search(BEAM, beam=beam, temperature=0.0, attention="full", observe=steps.append)
     if top is not None and top > search.beam:
