@@ -125,7 +125,10 @@ def test_weights_that_are_not_finite_are_refused(
 
 def test_a_folder_above_that_is_not_there_is_named(cutaway, poet: Path, tmp_path: Path):
     result = cutaway("convert", poet, "modles/out")
-    assert (result.code, result.err) == (2, "error: modles/out: there is no folder modles to write to; make it first\n")
+    assert (result.code, result.err) == (
+        2,
+        "error: modles/out: there is no folder modles to write to; make it first\n",
+    )
     assert not (tmp_path / "modles").exists()
 
 
