@@ -16,7 +16,7 @@ from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_targets
 from cutaway.decode.search import LengthPenalty, Limits, Search
 from cutaway.decode.translation import Translation
-from cutaway.decode.translator import TooLong, Translator
+from cutaway.decode.translator import TooLong, Translator, lost
 from cutaway.errors import CutawayError
 from cutaway.nn.head import Head
 from cutaway.text.folding import is_blank
@@ -432,6 +432,19 @@ def test_the_bundled_translator_says_what_it_is_unsure_of_and_never_gives_nothin
     greedy = translator.translate(["hi", "ok", "\u00a0车站在哪里？", "车站在哪里？"], search=Search())
     assert all(found.best.text for found in greedy)
     assert greedy[2].best.ids == greedy[3].best.ids
+
+
+def test_what_a_translation_lost_is_named() -> None:
+    for source, translation, missing in (
+        ("iPhone 15 costs $999.", "iPhone 15卖$99。", ["999"]),
+        ("在2024年有10,000人。", "In 2024 there were 10000 people.", []),
+        ("15 and 15", "15", ["15"]),
+        ("May 4, at 3 p.m.", "五月四日下午三点", []),
+        ("电话010-12345678。", "The phone 12345678.", ["010"]),
+        ("请看 https://a.org/b?c=12，谢谢。", "See http://a.org, thanks.", ["https://a.org/b?c=12"]),
+        ("Mail a.b@c.org.", "发邮件到 a.b@c.org。", []),
+    ):
+        assert lost(source, translation) == missing, source
 
 
 def test_texts_that_are_too_long_can_be_heard_of_one_by_one(translator: Translator) -> None:

@@ -11,7 +11,7 @@ from cutaway.zoo import MASKED, POET, TRANSLATOR, bundled
 
 TEXTS = (
     "好久不见",
-    "今天天气怎么样？",
+    "我们明天去北京。",
     "你想喝点什么？",
     "I love you.",
     "Where is the station?",

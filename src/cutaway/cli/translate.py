@@ -117,7 +117,7 @@ def translate(
     if left_out:
         numbers = list(left_out)
         raise CutawayError(
-            "lines that are too long for the model, and stayed empty: {n} ({numbers}{more}); make shorter "
+            "lines that are too long for the model and stayed empty: {numbers}{more} ({n} in all); make shorter "
             "sentences of them, or cut them (--truncate)",
             n=len(numbers),
             numbers=listed(map(str, numbers[:_NAMED])),
@@ -137,7 +137,11 @@ def open_translator(model: str) -> "Translator":
 def _print(translation: "Translation", n_best: int, wanted: list[Show], in_lines: bool) -> None:
     """As many rows as there are to be, whatever a model writes; then what else is wanted, sentence by sentence."""
     shown = one_line if in_lines or n_best > 1 else str
-    rows = [f"{each.score:.3f}\t{shown(each.text)}" for each in translation.hypotheses]
+    # what was left as it is has no score
+    scores = [f"{each.score:.3f}" if each.ids else "" for each in translation.hypotheses]
+    rows = [
+        f"{score}\t{shown(each.text)}" for score, each in zip(scores, translation.hypotheses, strict=True)
+    ]
     if n_best == 1:
         rows = [shown(translation.best.text)]
     for row in rows + ["\t"] * (n_best - len(rows)):

@@ -1,5 +1,7 @@
 """Texts in, translations out: the encoder-decoder with its tokenizer."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,12 +20,13 @@ from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
 from cutaway.text.display import has_han
 from cutaway.text.folding import edges, folded, is_blank, trimmed
-from cutaway.text.sentence_ends import ADDRESS, sentences
+from cutaway.text.sentence_ends import ADDRESS, AFTER_ADDRESS, sentences
 from cutaway.text.tokens.encoding import Encoding
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, Text, names_of, say
 
 BEAM = Search(beam=4)
 _ONE = say("the text")
+_NUMBER = re.compile("[0-9]{2,}")
 _LATIN_END = "\u0250"  # where the letters of Latin end that European languages use
 
 
@@ -302,9 +305,21 @@ def _judged(
         ranked[0] = replace(best, text=sentence.source.text)
         if not notes:
             notes.append(say("the model has no words for it; it was left as it is"))
+    elif missing := lost(sentence.source.text, best.text):
+        notes.append(say("the text has {parts}, and the translation has not", parts=names_of(missing)))
     elif unsure_below is not None and sum(best.log_probs) / len(best.ids) < unsure_below:
         notes.append(say("the model is unsure of this translation"))
     return replace(sentence, hypotheses=ranked, notes=tuple(notes))
+
+
+def lost(source: str, translation: str) -> list[str]:
+    """What a translation should have kept of its source and has not: addresses, and numbers of two and more digits,
+    each as often as it stands there."""
+    addresses = [address.rstrip(AFTER_ADDRESS) for address in ADDRESS.findall(source)]
+    numbers, kept = (
+        Counter(_NUMBER.findall(text.replace(",", ""))) for text in (ADDRESS.sub(" ", source), translation)
+    )
+    return [*(each for each in addresses if each not in translation), *(numbers - kept).elements()]
 
 
 def _fitting(encoding: Encoding, room: int) -> int:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from cutaway.text.display import has_han
-from cutaway.text.folding import edges
+from cutaway.text.folding import edges, is_blank
 from cutaway.text.tokens.encoding import Spans
 
 _BREAKS = "\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
@@ -17,11 +17,11 @@ _MARK = re.compile(r"\s*(?:[-–—*•‣●▪◦]\s+|[(（]?\d{1,3}(?:[.)）]
 ADDRESS = re.compile(
     r"(?:https?://|www\.)[!-~]+|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
-_AFTER_ADDRESS = ".,;:!?'\")"
+AFTER_ADDRESS = ".,;:!?'\")"
 _END = re.compile(r"([。｡！？!?.…⋯]+)([\"'”’」』）)\]】》〉]*)")
 _SPACE = re.compile(r"\s+[\"'“‘(\[]*")
 _WORD = re.compile(r"[^\s\"'”’)\].,;:!?]+")
-_BEFORE = re.compile(r"[^\s\"'“‘(\[]*$")
+_BEFORE = re.compile(r"[A-Za-z.]*$")
 _SPEAKS = re.compile(r"\s*[^。！？!?，,：:；;“”\"「」\s]{0,6}?[说問问道答喊叫想]")
 _INITIALS = re.compile(r"[A-Z]|(?:[A-Za-z]\.)+[A-Za-z]")
 _LONGEST_WORD = 40
@@ -75,8 +75,8 @@ def joined(text: str, spans: Spans, sentences: Sequence[str]) -> str:
     for (start, stop), sentence in zip(spans, sentences, strict=True):
         gap = text[end:start]
         if not parts:
-            gap = gap[edges(gap)[0] :] if gap.strip() else ""
-        elif not gap.strip() and not _BREAK.search(gap):
+            gap = "" if is_blank(gap) else gap[edges(gap)[0] :]
+        elif is_blank(gap) and not _BREAK.search(gap):
             gap = "" if _is_wide(parts[-1][-1:]) or _is_wide(sentence[:1]) else " "
         parts += [gap, sentence] if gap else [sentence]
         end = stop
@@ -90,7 +90,7 @@ def _is_wide(character: str) -> bool:
 def _ends(line: str, start: int) -> Iterator[int]:
     """Where sentences of a line end, but for its last one."""
     addresses = [
-        (found.start(), found.start() + len(found.group().rstrip(_AFTER_ADDRESS)))
+        (found.start(), found.start() + len(found.group().rstrip(AFTER_ADDRESS)))
         for found in ADDRESS.finditer(line)
     ]
     quotes, counted = 0, start  # straight quotation marks up to there
