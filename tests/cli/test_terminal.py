@@ -35,10 +35,10 @@ def test_what_is_written_does_not_steer_a_terminal_and_a_pipe_gets_it_as_it_is(
     cutaway, translator: Path
 ) -> None:
     # a text without words, which is left as it is
-    asked = ("translate", "\x1b[31;1 \x9b2", "-m", translator)
-    assert cutaway(*asked).out == "\x1b[31;1 \x9b2\n"
+    asked = ("translate", "7\x1b[31;1 \x9b2", "-m", translator)
+    assert cutaway(*asked).out == "7\x1b[31;1 \x9b2\n"
     shown = on_a_terminal(*asked).decode()
-    assert "⟨U+001B⟩[31;1 ⟨U+009B⟩2" in shown and "\x1b" not in shown and "\x9b" not in shown
+    assert "7⟨U+001B⟩[31;1 ⟨U+009B⟩2" in shown and "\x1b" not in shown and "\x9b" not in shown
 
 
 def test_names_of_files_do_not_steer_a_terminal(cutaway, tmp_path: Path) -> None:
