@@ -13,6 +13,7 @@ from cutaway.errors import CutawayError
 from cutaway.train.machine import (
     Interrupts,
     give_back_memory,
+    memory,
     multiplies_bf16,
     one_thread,
     pick_device,
@@ -25,6 +26,13 @@ CPU = torch.device("cpu")
 def test_auto_is_what_there_is() -> None:
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert pick_device("cpu") == CPU
+
+
+def test_a_system_that_does_not_tell_its_memory_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = memory(CPU)
+    assert told is None or told > 2**24
+    monkeypatch.setattr(os, "sysconf_names", {}, raising=False)
+    assert memory(CPU) is None
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cpu0x", "meta", "mps"])

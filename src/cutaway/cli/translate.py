@@ -11,7 +11,7 @@ from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText
 from cutaway.cli.help import described, option
 from cutaway.cli.terminal import note, one_line, open_model, tell, texts_from, write, write_page, write_table
 from cutaway.errors import CutawayError
-from cutaway.words import listed, reader_locale, said, say, told
+from cutaway.words import names_of, reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def translate(
             "lines that are too long for the model and stayed empty: {numbers}{more} ({n} in all); make shorter "
             "sentences of them, or cut them (--truncate)",
             n=len(numbers),
-            numbers=listed(map(str, numbers[:_NAMED])),
+            numbers=names_of(numbers[:_NAMED]),
             more=", …" if len(numbers) > _NAMED else "",
         )
 

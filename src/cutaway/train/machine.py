@@ -37,10 +37,12 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def memory(device: torch.device) -> int:
-    """Bytes that the device has, in use or not."""
+def memory(device: torch.device) -> int | None:
+    """Bytes that the device has, in use or not; None where the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
+        return None
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -44,7 +44,8 @@ def train(recipe: Recipe, interrupted: Interrupts | None = None) -> Position:
                 path=path,
                 here=Path.cwd(),
             )
-    check_memory(recipe, memory(device))
+    if (there := memory(device)) is not None:
+        check_memory(recipe, there)
     with RunFolder(recipe.folder) as folder:
         tensorboard = folder.path / "tensorboard" if recipe.train.tensorboard else None
         progress = Progress(folder.path / "log.jsonl", tensorboard=tensorboard)
