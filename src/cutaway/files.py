@@ -64,7 +64,7 @@ def likely_encoding(data: bytes, beginning: bytes) -> str | None:
 
 def _mostly_chinese(text: str) -> bool:
     """Whether nine in ten characters are Chinese, with their punctuation and what a page of them has of ASCII."""
-    ours = sum(each.isascii() or "\u3000" <= each <= "\u303f" or "\u4e00" <= each <= "\u9fff" or
+    ours = sum("\0" < each <= "~" or "\u3000" <= each <= "\u303f" or "\u4e00" <= each <= "\u9fff" or
                "\uff00" <= each <= "\uffef" for each in text)  # fmt: skip
     return 10 * ours >= 9 * len(text) > 0
 
