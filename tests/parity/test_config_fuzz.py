@@ -420,10 +420,10 @@ def test_a_changed_key_gives_equal_numbers_or_is_refused(
             continue
         # a config that the reference refuses, or opens without some of the weights
         try:
-            opened: Any = case.model.from_pretrained(
+            both: Any = case.model.from_pretrained(
                 tmp_path, output_loading_info=True, attn_implementation="eager", dtype=torch.float32
             )
-            theirs, told = opened
+            theirs, told = both
             expected = outputs(ours.config, partial(their_output, theirs.eval()))
         except Exception:
             continue
