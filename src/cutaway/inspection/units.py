@@ -28,7 +28,8 @@ _ROLES: dict[str, Phrase] = {
 
 @dataclass(frozen=True)
 class Unit:
-    """A smallest run of pieces and words that cuts neither: 她的 where it is one piece, Beijing where it is four.
+    """A smallest run of pieces and words that cuts neither: two Chinese characters that are one piece, or a word that
+    is four.
 
     Words are those of `split_words`. All bytes of a character belong to one unit, and so do the parts of what a reader
     takes for one character (an emoji with its joiners). A space belongs to the word after it, and a control token is a

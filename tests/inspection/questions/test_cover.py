@@ -138,7 +138,7 @@ def test_what_the_bundled_translator_writes_without_words(translator_loaded: Loa
 
 def test_a_part_of_a_word_is_named_by_its_pieces(translator_loaded: Loaded) -> None:
     first = tokens_named(cover(translator_loaded, BACK), "Beijing")[0]
-    found = cover(translator_loaded, BACK, hide=[first])
+    found = cover(translator_loaded, BACK, hide=(first,))
     assert str(found.sentence).startswith("With ▁Be covered, ")
 
 
@@ -148,7 +148,7 @@ def test_a_given_translation_is_looked_at_as_it_is(translator_loaded: Loaded) ->
     near(found.weights, grouped(whole.mean(dim=(0, 1)), found.target, found.source))
     assert found.text == "She is in Beijing."
     with pytest.raises(CutawayError, match="target and hide are given"):
-        cover(translator_loaded, SENTENCE, target="She", hide=[2])
+        cover(translator_loaded, SENTENCE, target="She", hide=(2,))
 
 
 def test_a_poem_goes_on_without_a_word() -> None:
@@ -175,10 +175,10 @@ def test_a_poem_goes_on_without_a_word() -> None:
     assert bool((found.weights[:, place_of(found, "月")] == 0).all())
 
     # at the end nothing is left of it: the model writes on from what stands before
-    end = cover(loaded, "明月", hide=[2], max_new_tokens=6)
+    end = cover(loaded, "明月", hide=(2,), max_new_tokens=6)
     assert end.text == continue_text(loaded, ["明"], search=GREEDY, limits=Limits(6))[0].best.text
     assert bool((end.weights[:, 2] == 0).all())
-    begun = cover(loaded, "明月", hide=[1, -1], max_new_tokens=6)
+    begun = cover(loaded, "明月", hide=(1, -1), max_new_tokens=6)
     assert begun.hidden == (1, 2) and len(begun.target) == 6
     assert begun.text == continue_text(loaded, [""], search=GREEDY, limits=Limits(6))[0].best.text
 
@@ -217,14 +217,14 @@ def test_positions_that_cannot_be_covered_are_refused(translator_loaded: Loaded)
     with pytest.raises(
         CutawayError, match="position 9 is not in the text, which has 9 tokens: expected 0 to 8"
     ):
-        cover(translator_loaded, SENTENCE, hide=[9])
+        cover(translator_loaded, SENTENCE, hide=(9,))
     with pytest.raises(CutawayError, match="hide names all 9 tokens of the text"):
-        cover(translator_loaded, SENTENCE, hide=range(9))
+        cover(translator_loaded, SENTENCE, hide=tuple(range(9)))
     masked = load(find(MASKED))
     with pytest.raises(CutawayError, match=r"position 0 is \[CLS\], a control token"):
-        cover(masked, "The king.", hide=[0])
+        cover(masked, "The king.", hide=(0,))
     with pytest.raises(CutawayError, match="position 3 is not in the text, which has 3 tokens"):
-        cover(load(find(POET)), "明月", hide=[3])
+        cover(load(find(POET)), "明月", hide=(3,))
 
 
 def test_nothing_is_computed_twice(
@@ -243,7 +243,7 @@ def test_nothing_is_computed_twice(
     masked = load(find(MASKED))
     for text, count in (("The king sat.", 1), ("The [MASK] sat.", 2)):
         passes()
-        cover(masked, text, hide=[3])
+        cover(masked, text, hide=(3,))
         assert passes() == count
 
 

@@ -31,7 +31,7 @@ class Hide(Change):
         "No token sees these tokens, as if the text never had them: where positions are counted absolutely, those "
         "after them move up."
     )
-    example = Example({"token": 4})
+    example = Example({"token": 2})
 
     side: Side | None = key(
         say("may be left out: the encoder where there is one, else the only stack"), default=None
@@ -40,7 +40,7 @@ class Hide(Change):
 
     def __post_init__(self) -> None:
         if not self.tokens:
-            raise CutawayError("token is an empty list, expected at least one position")
+            raise CutawayError("`token` is an empty list, expected at least one position")
 
     @property
     def tokens(self) -> tuple[int, ...]:
