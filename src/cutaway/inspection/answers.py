@@ -152,12 +152,19 @@ class Session:
         given: Mapping[str, object] | None = None,
         progress: Progress | None = None,
     ) -> Answer:
-        """Ask with options as JSON has them, those of the run among them.
+        """Ask with options as JSON has them, those of the run among them. `text` is what is looked into; of a question
+        that makes its own run of a text it is the option of that name.
 
         Raises CutawayError for what does not go together before any weights are read.
         """
         given = dict(given or {})
         question.check(self.config, self.model)
+        if (
+            text is not None
+            and question.subject == "model"
+            and "text" in (each.name for each in question.parameters)
+        ):
+            given, text = {"text": text, **given}, None
         options: dict[str, Any] = question.options(given)
         of_run = _OF_RUN if question.subject == "text" else set()
         run_options = {name: options.pop(name) for name in of_run & set(options)}
