@@ -128,20 +128,20 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=60,
             )
         )  # fmt: skip
-        self._engine, self._door, self._started = engine, door, started
+        self.engine, self.door, self._started = engine, door, started
         self.ended_by: int | None = None
 
     def go(self) -> None:
         """Serve until a signal, or `should_exit`, ends it."""
-        asyncio.run(self.serve([self._door.socket]))
+        asyncio.run(self.serve([self.door.socket]))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._started()
-        self._engine.start()
+        self.engine.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._engine.close()
+        self.engine.close()
         await super().shutdown(sockets)
 
     # The caller says how the process ends; uvicorn would raise the signal again. Only a main thread hears signals.
