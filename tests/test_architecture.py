@@ -114,6 +114,15 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"text_model"},
         {"*"},
     ),
+    "serve": (
+        {"*"},
+        {"wire", "vocabulary"},
+        {"engine"},
+        {"answering", "guard"},
+        {"app"},
+        {"server"},
+        {"notebook"},
+    ),
     "train": (
         {"recipe", "machine", "objective", "state"},
         {"optimizer", "validation"},
