@@ -206,7 +206,8 @@ export type Cover = {
   target: Unit[];
   weights: Packed;
   told: Text[];
-  light: number;
+  /** Null where no word was written. */
+  light: number | null;
   hidden: number[];
   base: { target: Unit[]; text: string };
   text: string;
