@@ -24,6 +24,11 @@ export function written(cover: Cover): Written[] {
   return row.filter((word) => !('gone' in word) || word.gone.trim());
 }
 
+/** Whether a line of the text ends with this word. */
+export function isLineEnd(word: Written): boolean {
+  return 'unit' in word && /[⏎␍]$/.test(word.unit.pieces.at(-1) ?? '');
+}
+
 function countUnits(row: Written[]): number {
   return row.filter((word) => 'unit' in word).length;
 }

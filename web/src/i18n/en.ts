@@ -63,11 +63,10 @@ export const en = {
   'word.gone': 'gone:',
   'hint.both': 'Click a word written: where the model looked. Click a word read: cover it.',
   'hint.fill': 'Click a word to cover it: the model fills it in.',
-  'hint.covered': 'Click a covered word to uncover it.',
   'chip.cover': 'Cover {word}',
   'chip.uncover': 'Uncover all',
   'chip.ask': 'All questions about this sentence',
-  'chip.explain': 'How is this number computed?',
+  'chip.explain': 'How is one of these weights computed?',
   'chip.sweep': 'What changes when a head is off?',
 
   'state.connecting': 'Reaching the server…',

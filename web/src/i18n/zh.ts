@@ -64,11 +64,10 @@ export const zh: Record<keyof typeof en, string> = {
   'word.gone': '消失：',
   'hint.both': '点写出的词，看模型看了哪里；点读到的词，把它盖住。',
   'hint.fill': '点一个词把它盖住，模型来填。',
-  'hint.covered': '再点一下盖住的词，就揭开它。',
   'chip.cover': '盖住 {word}',
   'chip.uncover': '全部揭开',
   'chip.ask': '关于这句话的全部问题',
-  'chip.explain': '这个数是怎么算出来的？',
+  'chip.explain': '其中一个权重是怎么算出来的？',
   'chip.sweep': '关掉一个头会怎样？',
 
   'state.connecting': '正在连接服务器……',
