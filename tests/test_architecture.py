@@ -114,6 +114,14 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"text_model"},
         {"*"},
     ),
+    "serve": (
+        {"*"},
+        {"wire", "vocabulary"},
+        {"engine"},
+        {"answering", "guard"},
+        {"app"},
+        {"server"},
+    ),
     "train": (
         {"recipe", "machine", "objective", "state"},
         {"optimizer", "validation"},

@@ -11,12 +11,20 @@ class CutawayError(ValueError):
     """A mistake in what the user gave us: the message names what was wrong, what was expected, what to do.
 
     `message` can be said in any language of the catalogue; the error's own text is English. The command line prints it
-    without a traceback and exits with 2.
+    without a traceback and exits with 2; a server tells `kind` beside it, for programs.
     """
+
+    kind: str = "bad_request"
 
     def __init__(self, template: Phrase | str, **values: object):
         self.message = phrase(template, **values)
         super().__init__(str(self.message))
+
+
+class TooLong(CutawayError):
+    """A text that has more tokens than the model reads at a time."""
+
+    kind = "too_long"
 
 
 @contextmanager
@@ -27,7 +35,9 @@ def about(place: object) -> Iterator[None]:
     except CutawayError as error:
         if str(error).startswith(f"{place}:"):
             raise
-        raise CutawayError("{where}: {error}", where=place, error=error) from error
+        # what programs tell apart stays what it is
+        kind = CutawayError if error.kind == CutawayError.kind else type(error)
+        raise kind(say("{where}: {error}", where=place, error=error)) from error
 
 
 # What systems and the parsers of the standard library say, so that the catalogue has it; other words stay as they are.

@@ -16,8 +16,8 @@ from cutaway.decode.sampling import Sampling
 from cutaway.decode.score import score_targets
 from cutaway.decode.search import LengthPenalty, Limits, Search
 from cutaway.decode.translation import Translation
-from cutaway.decode.translator import TooLong, Translator, lost
-from cutaway.errors import CutawayError
+from cutaway.decode.translator import Translator, lost
+from cutaway.errors import CutawayError, TooLong
 from cutaway.nn.head import Head
 from cutaway.text.folding import is_blank
 from cutaway.text.tokens.tokenizer import Tokenizer

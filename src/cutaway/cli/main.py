@@ -21,6 +21,7 @@ from cutaway.cli.generate import generate
 from cutaway.cli.help import Command, Group, option
 from cutaway.cli.inspect import app as questions
 from cutaway.cli.models import models
+from cutaway.cli.serve import serve
 from cutaway.cli.similarity import similarity
 from cutaway.cli.tokenize import tokenize
 from cutaway.cli.tokenizer import tokenizer
@@ -51,6 +52,7 @@ for command, line in (
     (similarity, told("Compare texts by their vectors.")),
     (evaluate, told("BLEU and chrF of a translator on a test set.")),
     (models, told("List the bundled models.")),
+    (serve, told("Show the explorer: a page that sees inside models.")),
     (tokenize, told("Show how a text is cut into pieces.")),
     (convert, told("Write a model as a Hugging Face folder.")),
     (train, told("Train a model by a recipe.")),

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 from cutaway.cli.arguments import Alpha, Beam, ModelName, OneObjectEach, OneText, RepetitionPenalty, own
 from cutaway.cli.help import described, option
 from cutaway.cli.terminal import note, one_line, open_model, tell, texts_from, write, write_page, write_table
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, TooLong
 from cutaway.words import names_of, reader_locale, said, say, told
 from cutaway.zoo import TRANSLATOR
 
 if TYPE_CHECKING:
     from cutaway.decode.text_model import Hypothesis
     from cutaway.decode.translation import Sentence, Translation
-    from cutaway.decode.translator import TooLong, Translator
+    from cutaway.decode.translator import Translator
 
 
 class Show(StrEnum):

@@ -9,7 +9,7 @@ from cutaway.decode.generation import generate, stream
 from cutaway.decode.own_settings import own_settings
 from cutaway.decode.search import GREEDY, Limits, Search
 from cutaway.decode.stepping import Generated
-from cutaway.errors import CutawayError, about
+from cutaway.errors import CutawayError, TooLong, about
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import Phrase, Text, say
@@ -130,7 +130,7 @@ def prepare_prompt(
     room, kept, notes = loaded.config.max_len - len(before) - 1, len(encoding.ids), ()
     if kept > room:
         if not truncate or room < 1:
-            raise CutawayError(
+            raise TooLong(
                 "{name} has {kept} tokens, but this model's limit is {max_len} positions for prompt "
                 "and continuation together; shorten the prompt to {room} tokens or fewer, or cut it "
                 "(truncate)",

@@ -11,6 +11,7 @@ from cutaway.decode.stepping import check_finite
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
 from cutaway.errors import CutawayError
 from cutaway.models.encoder_only import EncoderOnly
+from cutaway.text.tokens.encoding import Spans
 from cutaway.text.tokens.tokenizer import Tokenizer
 from cutaway.words import listed, say
 
@@ -56,7 +57,7 @@ def fill(loaded: Loaded, text: str, *, top: int = 5) -> Filled:
         mask_id = tokenizer.require("mask")  # which tells what the tokenizer has instead
     if not 1 <= top <= MAX_ALTERNATIVES:
         raise CutawayError("top is {top}, expected 1 to {most}", top=top, most=MAX_ALTERNATIVES)
-    ids, pieces = encode_with_gaps(tokenizer, text, mask_id)
+    ids, pieces, _ = encode_with_gaps(tokenizer, text, mask_id)
     gaps = [position for position, id in enumerate(ids) if id == mask_id]
     if not gaps:
         marks = listed(MARKS, say(" or "))
@@ -89,24 +90,33 @@ def never_filling(tokenizer: Tokenizer, vocab_size: int) -> list[int]:
     return [*tokenizer.controls, *range(tokenizer.vocab_size, vocab_size)]
 
 
-def encode_with_gaps(tokenizer: Tokenizer, text: str, mask_id: int | None) -> tuple[list[int], list[str]]:
-    """Ids and pieces of a text with its gaps, between what the tokenizer puts around a text ([CLS] and [SEP])."""
+def encode_with_gaps(
+    tokenizer: Tokenizer, text: str, mask_id: int | None
+) -> tuple[list[int], list[str], Spans]:
+    """Ids and pieces of a text with its gaps, between what the tokenizer puts around a text ([CLS] and [SEP]), and what
+    each stands for in the text, in code points; what is put around it has no width."""
     marks = [] if mask_id is None else [*dict.fromkeys([*MARKS, tokenizer.piece(mask_id)])]
-    parts = re.split("|".join(map(re.escape, marks)), text) if marks else [text]
+    gaps = [found.span() for found in re.finditer("|".join(map(re.escape, marks)), text)] if marks else []
     ids: list[int] = []
     pieces: list[str] = []
+    offsets: Spans = []
 
-    def add_controls(controls: list[int]) -> None:
+    def add_controls(controls: list[int], span: tuple[int, int]) -> None:
         ids.extend(controls)
         pieces.extend(map(tokenizer.readable, controls))
+        offsets.extend([span] * len(controls))
 
     before, after = tokenizer.around
-    add_controls(before)
-    for i, part in enumerate(parts):
-        if i and mask_id is not None:
-            add_controls([mask_id])
-        encoding = tokenizer.encode(part.rstrip() if i < len(parts) - 1 else part)
+    add_controls(before, (0, 0))
+    start = 0
+    for gap in (*gaps, None):
+        part = text[start:] if gap is None else text[start : gap[0]].rstrip()
+        encoding = tokenizer.encode(part)
         ids += encoding.ids
         pieces += encoding.pieces
-    add_controls(after)
-    return ids, pieces
+        offsets += [(start + first, start + last) for first, last in encoding.offsets]
+        if gap is not None and mask_id is not None:
+            add_controls([mask_id], gap)
+            start = gap[1]
+    add_controls(after, (len(text), len(text)))
+    return ids, pieces, offsets

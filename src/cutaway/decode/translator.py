@@ -15,7 +15,7 @@ from cutaway.decode.route import Language, route, simplified
 from cutaway.decode.search import GREEDY, Limits, Search
 from cutaway.decode.stepping import batches, pad_right
 from cutaway.decode.translation import Sentence, Source, Translation, put_together
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, TooLong
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.cache import Cache
 from cutaway.text.display import has_han
@@ -28,10 +28,6 @@ BEAM = Search(beam=4)
 _ONE = say("the text")
 _NUMBER = re.compile("[0-9]{2,}")
 _LATIN_END = "\u0250"  # where the letters of Latin end that European languages use
-
-
-class TooLong(CutawayError):
-    """A text, or a sentence of one, that has more tokens than the model reads at a time."""
 
 
 class Translator:
@@ -215,14 +211,12 @@ class Translator:
         if whole > room:
             if not truncate:
                 raise TooLong(
-                    say(
-                        "{name} has {count} tokens, but this model reads at most {room} at a time ({max_len} "
-                        "positions); make shorter sentences of it, or cut it (truncate)",
-                        name=name,
-                        count=whole,
-                        room=room,
-                        max_len=self.config.max_len,
-                    )
+                    "{name} has {count} tokens, but this model reads at most {room} at a time ({max_len} "
+                    "positions); make shorter sentences of it, or cut it (truncate)",
+                    name=name,
+                    count=whole,
+                    room=room,
+                    max_len=self.config.max_len,
                 )
             kept = _fitting(encoding, room)
             notes.append(

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -145,22 +145,15 @@ class Session:
             self._loaded = load(self.path)
         return self._loaded
 
-    def ask(
-        self,
-        question: Question,
-        text: str | None = None,
-        given: Mapping[str, object] | None = None,
-        progress: Progress | None = None,
-    ) -> Answer:
-        """Ask with options as JSON has them, those of the run among them.
+    def check(
+        self, question: Question, text: str | None = None, given: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
+        """Options as JSON has them, those of the run among them, of their types. No weights are read.
 
-        Raises CutawayError for what does not go together before any weights are read.
+        Raises CutawayError for what does not go together.
         """
-        given = dict(given or {})
         question.check(self.config, self.model)
-        options: dict[str, Any] = question.options(given)
-        of_run = _OF_RUN if question.subject == "text" else set()
-        run_options = {name: options.pop(name) for name in of_run & set(options)}
+        options: dict[str, Any] = question.options(given or {})
         if question.subject == "text" and text is None:
             raise CutawayError(
                 "{question} needs a text to look into; give it as the first argument", question=question.name
@@ -169,6 +162,20 @@ class Session:
             raise CutawayError(
                 "{question} is asked of the model alone: leave the text out", question=question.name
             )
+        return options
+
+    def ask(
+        self,
+        question: Question,
+        text: str | None = None,
+        given: Mapping[str, object] | None = None,
+        progress: Progress | None = None,
+    ) -> Answer:
+        """Ask with options as JSON has them. Raises CutawayError as `check` does, before any weights are read."""
+        given = dict(given or {})
+        options = self.check(question, text, given)
+        of_run = _OF_RUN if question.subject == "text" else set()
+        run_options = {name: options.pop(name) for name in of_run & set(options)}
         subject: object = self._contents if question.subject == "files" else self.loaded
         output = None
         if question.subject == "text" and text is not None:
@@ -276,9 +283,15 @@ def _quoted(text: str) -> str:
 # A result as plain values.
 
 
-def plain(value: object) -> Any:
-    """Dataclasses as objects, tensors as rows, tuples as lists, sets in order; numbers that are not finite as null; a
-    phrase in English and Chinese. A model that a result refers to, and what begins with `_`, is left out."""
+def rows(tensor: Tensor) -> Any:
+    """A tensor as lists of numbers."""
+    return plain(tensor.tolist())
+
+
+def plain(value: object, tensor: Callable[[Tensor], Any] = rows) -> Any:
+    """Dataclasses as objects, tensors as rows unless `tensor` makes something else of them, tuples as lists, sets in
+    order; numbers that are not finite as null; a phrase in English and Chinese. A model that a result refers to, and
+    what begins with `_`, is left out."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -287,18 +300,18 @@ def plain(value: object) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case Tensor():
-            return plain(value.tolist())
+            return tensor(value)
         case slice():
             return f"{'' if value.start is None else value.start}:{'' if value.stop is None else value.stop}"
         case Path():
             return str(value)
         case Mapping():
-            return {str(key): plain(each) for key, each in value.items()}
+            return {str(key): plain(each, tensor) for key, each in value.items()}
         case frozenset():
             return plain(sorted(value))
         case list() | tuple():
-            return [plain(each) for each in value]
-    return {name: plain(each) for name, each in fields_of(value)}
+            return [plain(each, tensor) for each in value]
+    return {name: plain(each, tensor) for name, each in fields_of(value)}
 
 
 def fields_of(value: object) -> Iterator[tuple[str, object]]:

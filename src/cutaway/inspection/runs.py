@@ -15,7 +15,7 @@ from cutaway.decode.route import Language
 from cutaway.decode.search import GREEDY, MAX_BEAM, Limits
 from cutaway.decode.text_model import mask_id_of, tokenizer_for
 from cutaway.decode.translator import BEAM, Translator
-from cutaway.errors import CutawayError, brief, nearest
+from cutaway.errors import CutawayError, TooLong, brief, nearest
 from cutaway.inspection.options import Option, bounded
 from cutaway.inspection.sentences import sentence_ids
 from cutaway.inspection.terms import FAMILIES, SOURCE, TOKENS
@@ -256,12 +256,12 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
 
 def _with_gaps(loaded: Loaded, text: str) -> Run:
     tokenizer = tokenizer_for(loaded, "encoder-only")
-    ids, pieces = encode_with_gaps(tokenizer, text, mask_id_of(loaded))
+    ids, pieces, _ = encode_with_gaps(tokenizer, text, mask_id_of(loaded))
     if len(ids) == sum(map(len, tokenizer.around)):
         raise CutawayError("the text is empty: there is nothing to look into; give a sentence")
     if len(ids) > loaded.config.max_len:
         count, most = len(ids), loaded.config.max_len
-        raise CutawayError(
+        raise TooLong(
             "the text has {count} tokens, but this model reads at most {max_len}; give a shorter text",
             count=count,
             max_len=most,

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save as to_bytes
+from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from cutaway.errors import CutawayError, nearest
@@ -93,36 +94,42 @@ def save(path: Path, about: Mapping[str, str], result: object) -> list[str]:
     safetensors: tensors; texts as JSON and `about` in the metadata. npz: arrays, texts too, and `about.model` and so
     on. csv: the same, one line a number or text: the array's name, its place in each dimension, and the value.
     """
+    path.write_bytes(to_bytes(path.suffix.lower(), about, result))
+    return [name for name, _ in arrays(result)]
+
+
+def to_bytes(ending: str, about: Mapping[str, str], result: object) -> bytes:
+    """What `save` writes into a file whose name has that ending, one of ENDINGS."""
     found = dict(arrays(result))
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     texts = {name: value for name, value in found.items() if not isinstance(value, Tensor)}
     origin = {f"about.{name}": value for name, value in about.items()}
-    match path.suffix.lower():
+    match ending:
         case ".safetensors":
             tensors = {name: value.contiguous().clone() for name, value in tensors.items()}
             metadata = {**about, "texts": json.dumps(texts, ensure_ascii=False)}
-            path.write_bytes(to_bytes(tensors, metadata))
+            return to_safetensors(tensors, metadata)
         case ".npz":
             widened = {
                 name: value.float() for name, value in tensors.items() if value.dtype == torch.bfloat16
             }
             written = {name: np.asarray(value) for name, value in (origin | found | widened).items()}
-            with path.open("wb") as file:
-                np.savez(file, allow_pickle=False, **written)
-        case _:
-            _csv(path, origin | found)
-    return list(found)
+            file = io.BytesIO()
+            np.savez(file, allow_pickle=False, **written)
+            return file.getvalue()
+    return _csv(origin | found).encode()
 
 
-def _csv(path: Path, found: Mapping[str, Tensor | Texts]) -> None:
+def _csv(found: Mapping[str, Tensor | Texts]) -> str:
     entries = {
         name: np.array(value.tolist() if isinstance(value, Tensor) else value, dtype=object)
         for name, value in found.items()
     }
     deepest = max((each.ndim for each in entries.values()), default=0)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["array", *(f"index{n}" for n in range(deepest)), "value"])
-        for name, each in entries.items():
-            for index, one in np.ndenumerate(each):
-                writer.writerow([name, *index, *[""] * (deepest - each.ndim), one])
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["array", *(f"index{n}" for n in range(deepest)), "value"])
+    for name, each in entries.items():
+        for index, one in np.ndenumerate(each):
+            writer.writerow([name, *index, *[""] * (deepest - each.ndim), one])
+    return file.getvalue()

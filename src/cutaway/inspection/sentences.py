@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.sentence_settings import Pooling, SentenceSettings, read_settings
 from cutaway.decode.sentence_vectors import pool
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, TooLong
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.words import Phrase, say
 
@@ -34,7 +34,7 @@ def sentence_ids(loaded: Loaded, text: str) -> list[int]:
     ids = [*before, *tokenizer.encode_ids([settings.read(text)])[0], *after]
     most = min(loaded.config.max_len, settings.max_tokens or loaded.config.max_len)
     if len(ids) > most:
-        raise CutawayError(
+        raise TooLong(
             "the text has {count} tokens, but this model reads at most {most}; give a shorter text",
             count=len(ids),
             most=most,

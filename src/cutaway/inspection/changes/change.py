@@ -7,7 +7,8 @@ to try, `check` refuses a model that cannot be given it, and `edit` adds what it
 # Shapes: B batch, T tokens, D width, H heads, E head width.
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -31,6 +32,21 @@ ANY_SIDE = say("all unless given")
 LAYER = say('the block, from 0; -1 is the last, "*" all')
 ONLY = say("the only setting; need not be given")
 POSITION = say('the position in the text, from 0; "*" all')
+
+
+class ChangeError(CutawayError):
+    """A change that is none, or that this model or run cannot be given."""
+
+    kind = "bad_change"
+
+
+@contextmanager
+def errors_of_changes() -> Iterator[None]:
+    """Errors of what is done within are told as those of changes."""
+    try:
+        yield
+    except CutawayError as error:
+        raise ChangeError(error.message) from error
 
 
 @dataclass(frozen=True)

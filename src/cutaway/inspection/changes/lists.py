@@ -21,7 +21,7 @@ from cutaway.config import parse
 from cutaway.errors import CutawayError, about, brief, nearest
 from cutaway.files import json_value
 from cutaway.inspection.changes import attention_changes, position_changes, stream_changes, token_changes
-from cutaway.inspection.changes.change import Building, Change
+from cutaway.inspection.changes.change import Building, Change, errors_of_changes
 from cutaway.inspection.runs import Run
 from cutaway.tap import Edit
 from cutaway.words import Phrase, names_of, say
@@ -50,6 +50,7 @@ class ChangeList(tuple[Change, ...]):
     """Changes that were read."""
 
 
+@errors_of_changes()
 def read_changes(changes: Changes) -> ChangeList:
     """A list of JSON objects or of changes, or its JSON text, as checked values; what was read already as it is.
 
@@ -104,6 +105,7 @@ def _read(given: object, where: str) -> Change:
     return parse(kind, rest, f"{where} ({op})")
 
 
+@errors_of_changes()
 def edits(changes: Changes, run: Run, runs: Mapping[str, Run] | None = None) -> dict[str, Edit]:
     """The edits of taps, by full name, that carry out `changes` in the model of `run`; `runs` are those that `resid`
     changes name in `from`. An empty list gives no edits.
