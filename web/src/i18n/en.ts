@@ -66,8 +66,8 @@ export const en = {
   'chip.cover': 'Cover {word}',
   'chip.uncover': 'Uncover all',
   'chip.ask': 'All questions about this sentence',
-  'chip.explain': 'How is one of these weights computed?',
-  'chip.sweep': 'What changes when a head is off?',
+  'chip.explain': 'How is such a weight computed?',
+  'chip.sweep': 'What if a head is off?',
 
   'state.connecting': 'Reaching the server…',
   'state.loading': 'Opening {name}: {parameters}',

@@ -67,7 +67,7 @@ export const zh: Record<keyof typeof en, string> = {
   'chip.cover': '盖住 {word}',
   'chip.uncover': '全部揭开',
   'chip.ask': '关于这句话的全部问题',
-  'chip.explain': '其中一个权重是怎么算出来的？',
+  'chip.explain': '这样一个权重怎么算出来？',
   'chip.sweep': '关掉一个头会怎样？',
 
   'state.connecting': '正在连接服务器……',
