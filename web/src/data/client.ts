@@ -1,4 +1,14 @@
-import type { Answer, ErrorKind, Models, Progress, ServerError, Text, Token, Vocabulary } from './wire';
+import type {
+  Answer,
+  ErrorKind,
+  ModelInfo,
+  Models,
+  Progress,
+  ServerError,
+  Text,
+  Token,
+  Vocabulary,
+} from './wire';
 
 /** Why there is no answer. Beside the server's kinds: it cannot be reached, or what it sent is no answer. */
 export class Failure extends Error {
@@ -27,10 +37,30 @@ export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte)
 ).join('');
 let generation = 0;
 
+/** What is known of a model before its config was read. */
+const UNREAD: Omit<ModelInfo, 'id' | 'name' | 'state'> = {
+  family: null,
+  architecture: '',
+  sides: [],
+  n_layers: 0,
+  n_encoder_layers: 0,
+  n_heads: 0,
+  d_model: 0,
+  d_ff: 0,
+  vocab_size: 0,
+  max_len: 0,
+  n_experts: 0,
+  head: '',
+  parameters: 0,
+  languages: [],
+  questions: [],
+  examples: [],
+};
+
 export async function fetchModels(signal?: AbortSignal): Promise<Models> {
-  const models = await json<Models>('models', undefined, signal);
-  if (!Array.isArray(models.models)) throw new Failure('broken', null, 'models');
-  return models;
+  const sent = await json<Models>('models', undefined, signal);
+  if (!Array.isArray(sent.models)) throw new Failure('broken', null, 'models');
+  return { ...sent, models: sent.models.map((model) => ({ ...UNREAD, ...model })) };
 }
 
 export async function fetchVocabulary(signal?: AbortSignal): Promise<Vocabulary> {
