@@ -100,12 +100,14 @@ export const en = {
   elapsed: '{seconds} s',
   cancel: 'Cancel',
   cancelled: 'Cancelled.',
-  previous: 'The answer before stays below until the new one is there.',
+  previous: 'Below still stands the answer before.',
   failed: 'No answer',
   unreachable:
     'The server does not answer: it was stopped, or the connection is gone. Start it again with `cutaway serve`, then try again.',
   again: 'Try again',
   took: '{ms} ms',
+  broken:
+    'The server sent something that is no answer; try again, and if it stays, report it with the details.',
   noPage: 'The server sent an answer without a page; ask again.',
   details: 'Details',
 };

@@ -99,11 +99,12 @@ export const zh: Record<keyof typeof en, string> = {
   elapsed: '{seconds} 秒',
   cancel: '取消',
   cancelled: '已取消。',
-  previous: '新的答案出来之前，下面仍是上一个答案。',
+  previous: '下面仍是上一个答案。',
   failed: '没有得到答案',
   unreachable: '服务器没有响应：可能已停止，或连接已断开。请重新运行 `cutaway serve`，然后再试。',
   again: '再试一次',
   took: '{ms} 毫秒',
+  broken: '服务器发来的不是答案；请再试一次，若仍如此，请附上详情反馈。',
   noPage: '服务器的答案里没有页面；请重新提问。',
   details: '详情',
 };

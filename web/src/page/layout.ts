@@ -4,43 +4,48 @@ import { textWidth } from './display';
 import { said, type Lang } from './said';
 import { isBar, textOf } from './sorting';
 
-/** Blocks that stand together, each with its place on the page; a broad one takes the whole width. */
-export type Section = { blocks: { block: Block; place: number }[]; broad: boolean };
+/** Blocks that stand together, each with its place on the page; `across` are the pixels of the widest of them. */
+export type Section = { blocks: { block: Block; place: number }[]; across: number };
 
-/** Pixels that a column has. */
-const COLUMN = 600;
+/** What is broad, if anything, and sections in columns: beside it where there is room, else below it. */
+export type Row = { broad: Section | null; columns: Section[] };
 
-/** The sections of a page in order, each with its heading, and within one what is broad apart from what is not. */
-export function sections(blocks: readonly Block[], lang: Lang): Section[] {
+/** Pixels that a column has, a page, and what stands beside something broad at least. */
+const COLUMN = 590;
+const PAGE = 1150;
+const BESIDE = 420;
+
+/** A page from top to bottom: its sections, each with its heading, and within one what is broad apart from what is not. */
+export function inRows(blocks: readonly Block[], lang: Lang): Row[] {
+  const rows: Row[] = [];
+  for (const section of sections(blocks, lang)) {
+    const last = rows.at(-1);
+    if (section.across > COLUMN) rows.push({ broad: section, columns: [] });
+    else if (last && (!last.broad || last.broad.across + Math.max(BESIDE, section.across) <= PAGE))
+      last.columns.push(section);
+    else rows.push({ broad: null, columns: [section] });
+  }
+  return rows;
+}
+
+function sections(blocks: readonly Block[], lang: Lang): Section[] {
   const found: Section[] = [];
   let begun = false;
   blocks.forEach((block, place) => {
-    const broad = across(block, lang) > COLUMN;
+    const size = across(block, lang);
     const plain = block.kind === 'Heading' || block.kind === 'Remark';
     const last = found.at(-1);
-    if (!last || block.kind === 'Heading' || (begun && !plain && broad !== last.broad)) {
-      found.push({ blocks: [{ block, place }], broad });
+    const parts = begun && !plain && size > COLUMN !== last!.across > COLUMN;
+    if (!last || block.kind === 'Heading' || parts) {
+      found.push({ blocks: [{ block, place }], across: size });
       begun = !plain;
       return;
     }
     last.blocks.push({ block, place });
-    if (!plain) {
-      last.broad ||= broad;
-      begun = true;
-    }
+    last.across = Math.max(last.across, size);
+    begun ||= !plain;
   });
   return found;
-}
-
-/** Sections in rows: a broad one alone, others beside one another. */
-export function inRows(found: readonly Section[]): Section[][] {
-  const rows: Section[][] = [];
-  for (const section of found) {
-    const last = rows.at(-1);
-    if (section.broad || !last || last[0]!.broad) rows.push([section]);
-    else last.push(section);
-  }
-  return rows;
 }
 
 /** The pixels that a figure or table takes; 0 for text. */
@@ -56,11 +61,11 @@ function across(block: Block, lang: Lang): number {
       return laid(names[0]!, names[1]!, { cell: 24, across: Infinity, down: Infinity }).width;
     }
     case 'Atlas':
-      return block.maps.length ? Infinity : 0;
+      return block.maps.length ? PAGE : 0;
     case 'Diagram':
-      return block.towers.length > 1 ? Infinity : 320;
+      return block.towers.length > 1 ? 680 : 310;
     case 'Points':
-      return COLUMN + 1;
+      return 640;
     case 'Bars':
       return 16 * block.values.length;
     default:

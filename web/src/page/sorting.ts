@@ -25,9 +25,10 @@ export function sortValue(cell: TableCell, lang: Lang): number | null {
   return text === '' || text === '–' || text === '—' ? NaN : numeric(text);
 }
 
-/** Whether each column can be sorted: it has numbers that differ, and nothing but numbers. */
+/** Whether each column can be sorted: it has a title, numbers that differ, and nothing but numbers. */
 export function sortable(table: Table, lang: Lang): boolean[] {
-  return table.columns.map((_, column) => {
+  return table.columns.map(({ title }, column) => {
+    if (!said(title, lang).trim()) return false;
     const values = table.rows.map((row) => sortValue(row[column]!, lang));
     const numbers = values.filter((value): value is number => value !== null && !Number.isNaN(value));
     return !values.includes(null) && new Set(numbers).size > 1;
@@ -36,7 +37,8 @@ export function sortable(table: Table, lang: Lang): boolean[] {
 
 /** The places of the rows in order of a column, those without a number last; equal ones stay in their order. */
 export function sorted(table: Table, column: number, rising: boolean, lang: Lang): number[] {
-  const values = table.rows.map((row) => sortValue(row[column]!, lang) ?? NaN);
+  const places = headPlaces(table.rows.map((row) => textOf(row[column]!, lang)));
+  const values = places ?? table.rows.map((row) => sortValue(row[column]!, lang) ?? NaN);
   return values
     .map((_, place) => place)
     .sort((a, b) => {
@@ -45,4 +47,15 @@ export function sorted(table: Table, column: number, rising: boolean, lang: Lang
         return Number(Number.isNaN(one)) - Number(Number.isNaN(other));
       return (rising ? one - other : other - one) || a - b;
     });
+}
+
+/**
+ * Numbers of heads as `layer.head` in their order, 0.2 before 0.10; null where these are none. Decimals of one column
+ * are alike long, or have more than two digits.
+ */
+function headPlaces(texts: readonly string[]): number[] | null {
+  const parts = texts.map((text) => /^(\d+)\.(\d{1,2})$/.exec(text.trim()));
+  const lengths = new Set(parts.map((part) => part?.[2]?.length));
+  if (lengths.size < 2 || lengths.has(undefined)) return null;
+  return parts.map((part) => Number(part![1]) * 100 + Number(part![2]));
 }
