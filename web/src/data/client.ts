@@ -10,10 +10,13 @@ import type {
   Vocabulary,
 } from './wire';
 
-/** Why there is no answer. Beside the server's kinds: it cannot be reached, or what it sent is no answer. */
+/**
+ * Why there is no answer. Beside the server's kinds: it could not be reached, the connection broke off, or what it sent
+ * is no answer.
+ */
 export class Failure extends Error {
   constructor(
-    readonly kind: ErrorKind | 'offline' | 'broken',
+    readonly kind: ErrorKind | 'offline' | 'lost' | 'broken',
     readonly text: Text | null,
     readonly details = '',
   ) {
@@ -29,7 +32,7 @@ export type Asked = {
   want?: ('page' | 'result')[];
 };
 export type Format = 'svg' | 'html' | 'json' | 'safetensors' | 'npz' | 'csv';
-type Listening = { signal?: AbortSignal | undefined; progress?: (progress: Progress) => void };
+export type Listening = { signal?: AbortSignal | undefined; progress?: (progress: Progress) => void };
 
 /** Names this page among others of the same reader, so that its newer requests take the place of its older ones. */
 export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
@@ -105,7 +108,7 @@ export async function fetchFile(
   try {
     return { name: named?.[1] ?? `cutaway.${asked.format}`, blob: await response.blob() };
   } catch (error) {
-    throw unreachable(error, signal);
+    throw unreachable(error, signal, 'lost');
   }
 }
 
@@ -168,7 +171,7 @@ async function* lines(response: Response, signal?: AbortSignal): AsyncGenerator<
       try {
         part = await reader.read();
       } catch (error) {
-        throw unreachable(error, signal);
+        throw unreachable(error, signal, 'lost');
       }
       rest += part.done ? decoder.decode() : decoder.decode(part.value, { stream: true });
       const whole = rest.split('\n');
@@ -198,8 +201,8 @@ function refused(error: unknown): Failure {
   return new Failure(said.kind, said.message);
 }
 
-/** AbortError as it is where the request was given up, else that the server cannot be reached. */
-function unreachable(error: unknown, signal?: AbortSignal): unknown {
+/** AbortError as it is where the request was given up, else that the server could not be reached, or no longer. */
+function unreachable(error: unknown, signal?: AbortSignal, kind: 'offline' | 'lost' = 'offline'): unknown {
   if (signal?.aborted) return signal.reason;
-  return new Failure('offline', null, String(error));
+  return new Failure(kind, null, String(error));
 }

@@ -50,6 +50,7 @@ export const en = {
   'run.decoder-only': 'Write on',
   'run.encoder-only': 'Fill in',
   'run.encoder-decoder': 'Write',
+  'run.ask': 'Ask',
   'run.cancel': 'Cancel',
 
   'row.reads': 'The model reads',
@@ -69,6 +70,10 @@ export const en = {
   'chip.explain': 'How is such a weight computed?',
   'chip.sweep': 'What if a head is off?',
 
+  'file.save': 'Save as',
+  'file.making': 'The file is being made…',
+  'file.saved': '{name} was saved.',
+
   'state.connecting': 'Reaching the server…',
   'state.loading': 'Opening {name}…',
   'state.running': 'Computing…',
@@ -86,7 +91,6 @@ export const en = {
   'error.title': 'No answer',
   'error.details': 'Details',
   'error.again': 'Try again',
-  'error.offline': 'The server could not be reached; it is asked again by itself.',
+  'error.lost': 'The connection broke off before the answer was whole.',
   'error.broken': 'The answer arrived damaged or not whole; ask again.',
-  'error.failed': 'The page itself failed; reload it.',
 };

@@ -51,6 +51,7 @@ export const zh: Record<keyof typeof en, string> = {
   'run.decoder-only': '续写',
   'run.encoder-only': '填空',
   'run.encoder-decoder': '生成',
+  'run.ask': '提问',
   'run.cancel': '取消',
 
   'row.reads': '模型读到',
@@ -70,6 +71,10 @@ export const zh: Record<keyof typeof en, string> = {
   'chip.explain': '这样一个权重怎么算出来？',
   'chip.sweep': '关掉一个头会怎样？',
 
+  'file.save': '存为',
+  'file.making': '正在生成文件……',
+  'file.saved': '已保存 {name}。',
+
   'state.connecting': '正在连接服务器……',
   'state.loading': '正在打开 {name}……',
   'state.running': '正在计算……',
@@ -87,7 +92,6 @@ export const zh: Record<keyof typeof en, string> = {
   'error.title': '没有结果',
   'error.details': '详情',
   'error.again': '再试一次',
-  'error.offline': '无法连接服务器；会自动重试。',
+  'error.lost': '结果还没收完，连接就断了。',
   'error.broken': '收到的结果损坏或不完整，请再问一次。',
-  'error.failed': '页面自身出错了，请刷新。',
 };
