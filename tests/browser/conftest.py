@@ -18,10 +18,8 @@ import hatch_build
 import pytest
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Locator, Page, Request, sync_playwright
 
+from cutaway import zoo
 from cutaway.checkpoint.folder import Loaded, load
-from cutaway.inspection.answers import Session
-from cutaway.words import Text, said
-from cutaway.zoo import find
 
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -53,6 +51,18 @@ def browser() -> Iterator[Browser]:
         launched = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield launched
         launched.close()
+
+
+# The page's policy lets no function wait by itself: that would make code of a text.
+AT_REST = """async (most) => {
+  const moves = () => document.getAnimations().some((each) => each.playState === "running");
+  const ends = performance.now() + most;
+  while (document.querySelector("[aria-busy=true]") || moves()) {
+    if (performance.now() > ends) return false;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return true;
+}"""
 
 
 @dataclass
@@ -108,9 +118,10 @@ def built() -> None:
 
 
 @pytest.fixture(scope="session")
-def server(built: None, browser: Browser) -> Iterator[Server]:
-    """One for all tests of a worker, with all bundled models open."""
-    running = Server(free_port())
+def server(built: None, browser: Browser, translator: Path) -> Iterator[Server]:
+    """One for all tests of a worker, with all bundled models open, and a tiny one that writes what it does not know as
+    bytes, the last."""
+    running = Server(free_port(), (zoo.TRANSLATOR, zoo.MASKED, zoo.POET, str(translator)))
     running.start()
     yield running
     running.kill()
@@ -119,7 +130,7 @@ def server(built: None, browser: Browser) -> Iterator[Server]:
 @pytest.fixture
 def own_server(built: None, browser: Browser) -> Iterator[Server]:
     """One that a test may kill."""
-    running = Server(free_port(), ("poet-zh",))
+    running = Server(free_port(), (zoo.POET,))
     yield running
     running.kill()
 
@@ -142,11 +153,7 @@ class Screen:
     def settle(self) -> "Screen":
         """Until nothing is computed any more and all that moves has come to rest."""
         self.page.wait_for_selector(".stage, .why, .told, .ask", timeout=SECONDS * 1000)
-        self.page.wait_for_function(
-            "!document.querySelector('[aria-busy=true]')"
-            " && document.getAnimations().every((each) => each.playState !== 'running')",
-            timeout=SECONDS * 1000,
-        )
+        assert self.page.evaluate(AT_REST, SECONDS * 1000), "it is still busy"
         return self
 
     @property
@@ -178,14 +185,28 @@ class Screen:
         return self.page.locator(".said p.told").all_inner_texts()
 
     def focused(self) -> str:
-        """What a screen reader would call the element that has the focus: its words."""
+        """What the element that has the focus is called: by a name of its own, its word, or all that it says."""
         return self.page.evaluate(
-            "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
-        ).strip()
+            "(({ activeElement: each }) => each.getAttribute('aria-label') ?? "
+            "(each.querySelector('bdi') ?? each).textContent.trim())(document)"
+        )
 
     def overflow(self) -> float:
         """How far the page reaches beyond the window's right edge, in pixels."""
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    def field(self) -> Locator:
+        return self.page.locator("#text")
+
+    def type(self, text: str) -> "Screen":
+        """Type a text in place of the one that is there, and run it."""
+        self.field().fill(text)
+        self.field().press("Enter")
+        return self.settle()
+
+    def forgive(self, pattern: str) -> None:
+        """What went wrong on purpose. Everything else that was told stays a fault."""
+        self.told[:] = [each for each in self.told if not re.search(pattern, each)]
 
     def devtools(self) -> CDPSession:
         return self.page.context.new_cdp_session(self.page)
@@ -252,14 +273,4 @@ def watch(screen: Screen) -> None:
 @cache
 def opened_model(name: str) -> Loaded:
     """A bundled model in this process: what the page shows is held against it."""
-    return load(find(name))
-
-
-@cache
-def session(name: str) -> Session:
-    return Session(name)
-
-
-def words(text: Text) -> str:
-    """A text without its spaces, which HTML may break and fold."""
-    return re.sub(r"\s+", "", said(text))
+    return load(zoo.find(name))
