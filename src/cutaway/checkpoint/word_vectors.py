@@ -74,13 +74,7 @@ def load_vectors(path: Path | str) -> WordVectors:
     path = Path(path)
     if not path.is_dir():
         words, vectors, notes = read_vectors(path)
-        config = Word2VecConfig(
-            family=TYPE, vocab_size=len(words), d_model=vectors.shape[1], output="none"
-        )
-        model = _skeleton(config)
-        model.embed.weight = torch.nn.Parameter(torch.from_numpy(vectors))
-        model.unembed.weight = torch.nn.Parameter(torch.zeros(0, config.d_model))
-        return WordVectors(model, WordList(words), path, notes)
+        return WordVectors(_vectors_alone(torch.from_numpy(vectors)), WordList(words), path, notes)
     values = read_inside(path, "config.json")
     own: Mapping[str, object] = {name: value for name, value in values.items() if name not in ("model_type", "dtype")}
     config = parse(Word2VecConfig, own, str(path / "config.json"))
@@ -113,6 +107,22 @@ def _read_words(folder: Path, size: int) -> WordList:
                 size=size,
             )
     return WordList(words, counts)
+
+
+def first_words(opened: WordVectors, count: int) -> WordVectors:
+    """The vectors of the first words alone, the most frequent ones where training made them: as another tool's file
+    would hold them, without outputs and without n-grams."""
+    words = WordList(opened.words.words[:count], opened.words.counts[:count])
+    model = _vectors_alone(opened.vectors[:count])
+    return WordVectors(model, words, opened.path, opened.notes)
+
+
+def _vectors_alone(vectors: Tensor) -> Word2Vec:
+    rows, width = vectors.shape
+    model = _skeleton(Word2VecConfig(family=TYPE, vocab_size=rows, d_model=width, output="none"))
+    model.embed.weight = torch.nn.Parameter(vectors.contiguous())
+    model.unembed.weight = torch.nn.Parameter(torch.zeros(0, width))
+    return model
 
 
 def save_vectors(
