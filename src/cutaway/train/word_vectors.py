@@ -133,7 +133,8 @@ class WordTrainer:
         )  # fmt: skip
         # sequences are not divided: a part begins with the first that begins in its stretch of words
         marks = np.arange(0, len(text.ids), PART)
-        self.parts = np.append(np.unique(np.searchsorted(text.starts[:-1], marks)), len(text.starts) - 1)
+        firsts = np.searchsorted(text.starts[:-1], marks)
+        self.parts = np.unique(np.append(firsts, len(text.starts) - 1))
         per_step = max(1, part.step_words // PART)
         self.firsts = list(range(0, len(self.parts) - 1, per_step))  # of each step of an epoch
         self.total = part.epochs * len(self.firsts)
