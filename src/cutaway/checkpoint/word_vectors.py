@@ -100,10 +100,10 @@ def _read_words(folder: Path, size: int) -> WordList:
         fine = all(isinstance(word, str) for word in words) and all(type(count) is int for count in counts)
         if not fine or not len(words) == len(counts) == size:
             raise CutawayError(
-                "{words:,} words and {counts:,} counts, expected {size:,} texts and as many whole numbers, as "
+                "{n_words:,} words and {n_counts:,} counts, expected {size:,} texts and as many whole numbers, as "
                 "config.json says",
-                words=len(words),
-                counts=len(counts),
+                n_words=len(words),
+                n_counts=len(counts),
                 size=size,
             )
     return WordList(words, counts)

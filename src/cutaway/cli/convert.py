@@ -54,7 +54,7 @@ def convert(
 ) -> None:
     most = None if shard_size is None else size_in_bytes(shard_size)
     if out.exists() and not out.is_dir():
-        raise CutawayError("{out}: a file, expected a folder to write to", out=out)
+        raise CutawayError("{out}: a file that is already there; give a new name", out=out)
     if out.is_dir() and any(out.iterdir()):
         raise CutawayError("{out}: holds files already; give a new or an empty folder", out=out)
     if not out.absolute().parent.is_dir():
