@@ -72,7 +72,9 @@ def test_a_binary_file_with_and_without_line_feeds(tmp_path: Path) -> None:
     # a number whose bytes are line feeds and spaces
     odd = b"\n\n  " + row[4:]
     for feed in (b"", b"\n"):
-        data = b"3 2\n" + b"".join(word + b" " + each + feed for word, each in ((b"a", row), (b"b", odd), (b"c", row)))
+        data = b"3 2\n" + b"".join(
+            word + b" " + each + feed for word, each in ((b"a", row), (b"b", odd), (b"c", row))
+        )
         words, rows, _ = read_vectors(write(tmp_path / "a.bin", data))
         assert words == ["a", "b", "c"] and rows[2].tolist() == [1, 2]
 
@@ -95,7 +97,11 @@ HOSTILE: list[tuple[str, str | bytes, str]] = [
     ("a.txt", "a b c\n", r":1: 'a b c'… is not a word and 0 numbers"),
     ("a.txt", "a 1 nan\n", "the vector of 'a' holds numbers that are not finite"),
     ("a.vec", "1 1\na 1e999\n", "not finite"),
-    ("a.vec", "999999999999 2\na 1 2\n", "says 999,999,999,999 words of 2 numbers, expected at most 10,000,000 of 65,536"),
+    (
+        "a.vec",
+        "999999999999 2\na 1 2\n",
+        "says 999,999,999,999 words of 2 numbers, expected at most 10,000,000 of 65,536",
+    ),
     ("a.vec", "1 0\na\n", "says 1 words of 0 numbers"),
     ("a.txt", "", "no vector there"),
     ("a.vec", "2 1\n", "says 2 words, but there are 0"),
@@ -103,7 +109,11 @@ HOSTILE: list[tuple[str, str | bytes, str]] = [
     ("a.bin", b"1 1\n" + b"x" * 20_000, "word 1 of 1 is not whole"),
     ("a.bin", b"1 2\na " + b"\0" * 8 + b"rest of it", "10 bytes follow the last of 1 words"),
     ("a.bin", b"1 1\na " + b"\xff" * 4, "not finite"),
-    ("a.bin", b"\x80\x04\x95 a pickle", r"begins with b'\\x80\\x04.*expected the number of words and their width"),
+    (
+        "a.bin",
+        b"\x80\x04\x95 a pickle",
+        r"begins with b'\\x80\\x04.*expected the number of words and their width",
+    ),
     ("a.bin", b"", "expected the number of words and their width"),
     ("a.txt.gz", gzip.compress(b"a 1 2\n" * 99)[:-12], "damaged or cut gzip file"),
     ("a.bin.gz", b"\x1f\x8b\x08", "damaged or cut gzip file"),

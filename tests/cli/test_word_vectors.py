@@ -28,7 +28,11 @@ def test_the_questions_of_points(cutaway, vectors: Path):
     space: dict[str, object] = {}
     exec(answer["python"], space)
     assert space["result"].answers[0].piece == "王后"
-    for question in (("neighbours", "国王"), ("projection", "国王", "王后", "男人"), ("similarity", "国王", "王后")):
+    for question in (
+        ("neighbours", "国王"),
+        ("projection", "国王", "王后", "男人"),
+        ("similarity", "国王", "王后"),
+    ):
         result = cutaway("inspect", *question, "-m", vectors)
         assert result.code == 0 and "国王" in result.out, result.err
 

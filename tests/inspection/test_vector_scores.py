@@ -42,7 +42,9 @@ def test_analogies_by_section(opened: WordVectors, tmp_path: Path) -> None:
 def test_rank_correlation(opened: WordVectors, tmp_path: Path) -> None:
     file = tmp_path / "pairs.csv"
     # cosines 0.5, 0, 0.707, 0.894 and one pair without a vector
-    file.write_text("Word 1,Word 2,Human\nking,queen,6\nking,apple,1\nking,man,5\nman,boy,9\nx,y,3\n", encoding="utf-8")
+    file.write_text(
+        "Word 1,Word 2,Human\nking,queen,6\nking,apple,1\nking,man,5\nman,boy,9\nx,y,3\n", encoding="utf-8"
+    )
     judged = score_judged(opened, file)
     assert (judged.pairs, judged.unknown) == (4, 1)
     assert judged.correlation == pytest.approx(0.8)
@@ -68,7 +70,10 @@ def test_the_scores_are_gensims(tmp_path: Path) -> None:
     sections = theirs.evaluate_word_analogies(str(questions), case_insensitive=True)[1]
     found = score_analogies(ours, questions)
     for mine, other in zip(found, sections, strict=True):
-        assert (mine.right, mine.asked) == (len(other["correct"]), len(other["correct"]) + len(other["incorrect"]))
+        assert (mine.right, mine.asked) == (
+            len(other["correct"]),
+            len(other["correct"]) + len(other["incorrect"]),
+        )
     assert found[-1].right > 0
     spearman = theirs.evaluate_word_pairs(str(pairs))[1].statistic
     assert score_judged(ours, pairs).correlation == pytest.approx(spearman, abs=1e-6)

@@ -70,9 +70,19 @@ def test_the_pieces_of_a_tokenizer(tmp_path: Path) -> None:
 
 def test_words_are_found_as_a_reader_names_them() -> None:
     words = WordList(["the", "▁king", "new_york", "Ünïcode", "国王", "国", "the"], [9, 8, 7, 6, 5, 4, 3])
-    assert [words.id(word) for word in ("the", "king", "new york", "THE", "国王", "queen")] == [0, 1, 2, 0, 4, None]
+    assert [words.id(word) for word in ("the", "king", "new york", "THE", "国王", "queen")] == [
+        0,
+        1,
+        2,
+        0,
+        4,
+        None,
+    ]
     assert words.find(3) == 3 and words.label(3) == "Ünïcode"
-    for point, said in (("kign", r"'kign' is not among the 7 words"), (7, "word id 7 is not in the vocabulary")):
+    for point, said in (
+        ("kign", r"'kign' is not among the 7 words"),
+        (7, "word id 7 is not in the vocabulary"),
+    ):
         with pytest.raises(CutawayError, match=said):
             words.find(point)
 

@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +48,23 @@ WORDS = ["the", "king", "rules", "land", "queen"]
 def plan(ids: list[int], config: Word2VecConfig, window: int = 1, **changes: object) -> Plan:
     """One sequence, of which every word is kept, and where negatives are drawn they are word 3."""
     size, tree = config.vocab_size, config.output == "hierarchical"
-    way = huffman(range(1, size + 1)) if tree else (np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+    way = (
+        huffman(range(1, size + 1))
+        if tree
+        else (np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+    )
     words = np.array(ids, np.int32), np.array([0, len(ids)])
     drawn = np.zeros(size, np.float32), np.full(size, 3)
     rows = all_rows(WORDS[:size], config)
     made = Plan(
-        *words, np.ones(size, np.float32), *rows, *drawn, *way, window, 0 if tree else 2, config.context == "cbow"
+        *words,
+        np.ones(size, np.float32),
+        *rows,
+        *drawn,
+        *way,
+        window,
+        0 if tree else 2,
+        config.context == "cbow",
     )
     return made._replace(**changes)
 
@@ -225,14 +235,18 @@ def test_the_loss_of_an_epoch_does_not_depend_on_threads(recipe: Path, tmp_path:
     still = ("train.lr=1e-12", "train.end_lr=0", "train.epochs=1", "train.subsample=0")
     means = []
     for threads in (1, 3):
-        position = run(recipe, *still, f"run.threads={threads}", f"run.folder={tmp_path.as_posix()}/{threads}")
+        position = run(
+            recipe, *still, f"run.threads={threads}", f"run.folder={tmp_path.as_posix()}/{threads}"
+        )
         means.append([(entry["loss"], entry["pairs"]) for entry in position.history])
     assert means[0][0][1] == means[1][0][1]
     assert means[0][0][0] == pytest.approx(means[1][0][0], rel=1e-9)
 
 
 @pytest.mark.parametrize("point", ["model_written", "manifest_written", "synced"])
-def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(recipe: Path, tmp_path: Path, point: str) -> None:
+def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(
+    recipe: Path, tmp_path: Path, point: str
+) -> None:
     run(recipe, f"run.folder={tmp_path.as_posix()}/straight")
     run(recipe, stop=After(3))
     command = [sys.executable, "-m", "cutaway", "train", str(recipe), "words.cut=spaces"]
@@ -288,7 +302,9 @@ def test_sequences_of_numbers_are_words_too(recipe: Path, tmp_path: Path) -> Non
     draws = random.Random(2)
     baskets = [draws.choices(range(kind * 10, kind * 10 + 8), k=5) for kind in (1, 2) for _ in range(3_000)]
     draws.shuffle(baskets)
-    (tmp_path / "text.txt").write_text("\n".join(" ".join(map(str, each)) for each in baskets), encoding="utf-8")
+    (tmp_path / "text.txt").write_text(
+        "\n".join(" ".join(map(str, each)) for each in baskets), encoding="utf-8"
+    )
     run(recipe, "train.lr=0.1", "train.subsample=0", "train.epochs=5")
     near = neighbours(load_vectors(tmp_path / "model"), "13", top=4).items
     assert {each.piece[0] for each in near} == {"1"}
@@ -299,10 +315,13 @@ def test_sequences_of_numbers_are_words_too(recipe: Path, tmp_path: Path) -> Non
     [
         ("train.windw=3", r"unknown key 'train\.windw' \(did you mean 'window'\?\)"),
         ("train.window=0", r"train\.window is 0, expected 1 to 1,000"),
-        ("model.context=skipgram", r"model\.context is 'skipgram', expected one of skip-gram, cbow.*did you mean"),
+        (
+            "model.context=skipgram",
+            r"model\.context is 'skipgram', expected one of skip-gram, cbow.*did you mean",
+        ),
         ("model.output=none", "expected negative or hierarchical"),
         ("model.max_n=3", "min_n is 0 and max_n 3, expected 1 <= min_n <= max_n"),
-        ("words.cut=tokenizer", "give cut = \"tokenizer\" and its path together"),
+        ("words.cut=tokenizer", 'give cut = "tokenizer" and its path together'),
         ("data.sources=[]", r"there are no sources; add a \[\[data\.sources\]\] table"),
         ('data.sources=[{path="a.tsv"}]', "a.tsv: format tsv holds pairs; expected text or jsonl"),
         ("words.min_count=100_000_000", "words that occur at least 100000000 times: 0"),
@@ -322,7 +341,7 @@ def test_recipes_of_words_are_told_from_others() -> None:
 
 
 @pytest.fixture(scope="module")
-def shakespeare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def shakespeare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = shared("text/tinyshakespeare.txt", "tiny Shakespeare, one million characters")
     folder = tmp_path_factory.mktemp("shakespeare")
     (folder / "toy.toml").write_text(
@@ -330,7 +349,7 @@ def shakespeare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     changes = ("words.cut=words", "words.min_count=20", "model.d_model=50", "train.lr=0.05", "train.epochs=5")
     run(folder / "toy.toml", *changes, "train.step_words=200_000")
-    yield folder / "model"
+    return folder / "model"
 
 
 def test_a_small_real_text_gives_sensible_neighbours(shakespeare: Path) -> None:

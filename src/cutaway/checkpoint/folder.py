@@ -20,8 +20,8 @@ from cutaway.checkpoint.published import OWN_TYPE, architecture_for, architectur
 from cutaway.checkpoint.stored import Contents
 from cutaway.checkpoint.strangers import about_file, about_folder, quantised_by
 from cutaway.checkpoint.table import Architecture
-from cutaway.checkpoint.word_vectors import TYPE as VECTORS_TYPE
 from cutaway.checkpoint.weights import WEIGHTS, found_in, open_weights, write_weights
+from cutaway.checkpoint.word_vectors import TYPE as VECTORS_TYPE
 from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.errors import CutawayError, about, brief
 from cutaway.files import check_links, inside, read_inside, read_text, write_json

@@ -1,4 +1,4 @@
-"""Files of word vectors as other tools have them: word2vec's text (fastText's .vec is one) and binary form, and GloVe's.
+"""Files of word vectors as other tools have them: word2vec's text (fastText's .vec is one) and binary form, GloVe's.
 
 A text file has a line for each word: the word, then its numbers, spaces between. Word2vec's begins with a line of two
 numbers, how many words and how wide; GloVe's does not. The binary form has the same first line, then for each word its
@@ -40,8 +40,8 @@ def read_vectors(path: Path) -> tuple[list[str], np.ndarray, tuple[Phrase, ...]]
     """The words of a file, their vectors (V, D) in float32, and what a reader should know of it.
 
     Words may hold spaces in a text file: the numbers are counted from the end of a line. A byte that is no UTF-8
-    becomes U+FFFD, and of words spelled alike the first counts; both are told. Raises CutawayError, with the line or the
-    word, for a file that is cut, whose first line does not tell the truth, or whose lines are not of one width.
+    becomes U+FFFD, and of words spelled alike the first counts; both are told. Raises CutawayError, with the line or
+    the word, for a file that is cut, whose first line does not tell the truth, or whose lines are not of one width.
     """
     found = _binary(path) if _ending(path) == BINARY else _text(path)
     places: dict[bytes, int] = {}
@@ -65,9 +65,13 @@ def read_vectors(path: Path) -> tuple[list[str], np.ndarray, tuple[Phrase, ...]]
     words = [word.decode(errors="replace") for word in places]
     notes = []
     if again:
-        notes.append(say("{path}: words that stand there twice: {n:,}; the first of each counts", path=path, n=again))
+        notes.append(
+            say("{path}: words that stand there twice: {n:,}; the first of each counts", path=path, n=again)
+        )
     if odd := sum("\ufffd" in word for word in words):
-        notes.append(say("{path}: words with bytes that are not UTF-8: {n:,}; they show as \ufffd", path=path, n=odd))
+        notes.append(
+            say("{path}: words with bytes that are not UTF-8: {n:,}; they show as \ufffd", path=path, n=odd)
+        )
     return words, vectors, tuple(notes)
 
 
@@ -147,8 +151,8 @@ def _binary(path: Path) -> Iterator[tuple[bytes, np.ndarray]]:
     end = data.find(b"\n", 0, 100) + 1
     if not _HEADER.fullmatch(data[:end]):
         raise CutawayError(
-            "{path}: begins with {start}, expected the number of words and their width, as word2vec writes; a text file "
-            "is called .txt or .vec",
+            "{path}: begins with {start}, expected the number of words and their width, as word2vec writes; a text "
+            "file is called .txt or .vec",
             path=path,
             start=brief(data[:20]),
         )
@@ -168,7 +172,8 @@ def _binary(path: Path) -> Iterator[tuple[bytes, np.ndarray]]:
         begin = space + 1
         if space < 0 or len(data) - begin < 4 * width:
             raise CutawayError(
-                "{path}: word {number:,} of {count:,} is not whole: the file is cut short, or its width is not {width:,}",
+                "{path}: word {number:,} of {count:,} is not whole: the file is cut short, or its width is not "
+                "{width:,}",
                 path=path,
                 number=number,
                 count=count,
@@ -199,8 +204,8 @@ def _whole(path: Path) -> bytes:
 
 
 def write_vectors(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
-    """Write a file by its ending: .bin word2vec's binary form, .vec its text form (fastText's), .txt GloVe's. Text holds
-    the fewest digits that give the same float32 again.
+    """Write a file by its ending: .bin word2vec's binary form, .vec its text form (fastText's), .txt GloVe's. Text
+    holds the fewest digits that give the same float32 again.
 
     Raises CutawayError for another ending, and for a word with white space, which other tools would read wrongly.
     """

@@ -1,4 +1,4 @@
-"""Word vectors opened and saved: a folder with config.json, model.safetensors and words.json, or a file of another tool.
+"""Word vectors opened and saved: a folder with config.json, model.safetensors and words.json, or another tool's file.
 
 `train.word_vectors` makes such folders.
 """
@@ -76,7 +76,9 @@ def load_vectors(path: Path | str) -> WordVectors:
         words, vectors, notes = read_vectors(path)
         return WordVectors(_vectors_alone(torch.from_numpy(vectors)), WordList(words), path, notes)
     values = read_inside(path, "config.json")
-    own: Mapping[str, object] = {name: value for name, value in values.items() if name not in ("model_type", "dtype")}
+    own: Mapping[str, object] = {
+        name: value for name, value in values.items() if name not in ("model_type", "dtype")
+    }
     config = parse(Word2VecConfig, own, str(path / "config.json"))
     words = _read_words(path, config.vocab_size)
     tensors, where = open_weights(path)
@@ -96,7 +98,9 @@ def _read_words(folder: Path, size: int) -> WordList:
         found = json_value(read_text(path))
         words, counts = (found.get("words"), found.get("counts")) if isinstance(found, dict) else (None, None)
         if not isinstance(words, list) or not isinstance(counts, list):
-            raise CutawayError("expected an object with the lists words and counts; train or convert the vectors anew")
+            raise CutawayError(
+                "expected an object with the lists words and counts; train or convert the vectors anew"
+            )
         fine = all(isinstance(word, str) for word in words) and all(type(count) is int for count in counts)
         if not fine or not len(words) == len(counts) == size:
             raise CutawayError(
@@ -136,7 +140,8 @@ def save_vectors(
     path.mkdir(parents=True, exist_ok=True)
     write_weights(path, spread(model, None), dtype)
     write_json(
-        path / "config.json", {"model_type": TYPE, **to_dict(model.config), "dtype": str(dtype).removeprefix("torch.")}
+        path / "config.json",
+        {"model_type": TYPE, **to_dict(model.config), "dtype": str(dtype).removeprefix("torch.")},
     )
     held = {"words": words.words, "counts": words.counts}
     (path / WORDS).write_text(json.dumps(held, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")

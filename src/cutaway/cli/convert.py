@@ -120,7 +120,12 @@ def convert_vectors(path: Path, out: Path, dtype: "torch.dtype | None", top: int
     if top is not None:
         opened = first_words(opened, top)
     save_vectors(out, opened.model, opened.words, dtype or torch.float32)
-    tell("{out}: {count:,} vectors of {width} numbers", out=out, count=len(opened.words), width=opened.config.d_model)
+    tell(
+        "{out}: {count:,} vectors of {width} numbers",
+        out=out,
+        count=len(opened.words),
+        width=opened.config.d_model,
+    )
 
 
 def size_in_bytes(text: str) -> int:

@@ -50,7 +50,9 @@ def evaluate(
 ) -> None:
     if analogies or word_pairs:
         if source is not None:
-            raise CutawayError("a test set to translate and tests of word vectors were given; give one of them")
+            raise CutawayError(
+                "a test set to translate and tests of word vectors were given; give one of them"
+            )
         evaluate_vectors(find(model), analogies or [], word_pairs or [], as_json)
         return
     if source is None or reference is None or to is None:
@@ -141,10 +143,16 @@ def evaluate_vectors(path: Path, analogies: list[Path], word_pairs: list[Path], 
         return
     for sections in answered.values():
         rows = [
-            (each.name or told("total"), f"{each.right:,}", f"{each.asked:,}", f"{each.accuracy:.1%}", f"{each.unknown:,}")
+            (
+                each.name or told("total"),
+                f"{each.right:,}",
+                f"{each.asked:,}",
+                f"{each.accuracy:.1%}",
+                f"{each.unknown:,}",
+            )
             for each in sections
         ]
-        headers = (told("analogies"), told("right"), told("asked"), told("accuracy"), told("unknown words"))
+        headers = (told("analogies"), told("correct"), told("asked"), told("accuracy"), told("unknown words"))
         write_table(headers, rows, right=(1, 2, 3, 4))
     if judged:
         rows = [

@@ -173,7 +173,8 @@ class Shared:
     """The options of every question: its model, and where the answer goes beside the terminal, or in its place."""
 
     model: Annotated[
-        str, option("A bundled model's name, a model's folder or GGUF file, or word vectors.", "--model", "-m")
+        str,
+        option("A bundled model's name, a model's folder or GGUF file, or word vectors.", "--model", "-m"),
     ] = TRANSLATOR
     as_json: Annotated[bool, option("Everything as one JSON object.", "--json")] = False
     python: Annotated[bool, option("The Python that returns the same numbers.", "--python")] = False

@@ -21,7 +21,15 @@ from cutaway.glossary import GLOSSARY
 from cutaway.inspection.changes.change import Change
 from cutaway.inspection.changes.lists import write_change
 from cutaway.inspection.options import Progress, Repeated
-from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, Translating, all_questions, find_question, names
+from cutaway.inspection.question import (
+    RUN_OPTIONS,
+    Question,
+    Suggesting,
+    Translating,
+    all_questions,
+    find_question,
+    names,
+)
 from cutaway.inspection.runs import run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn

@@ -3,9 +3,10 @@
     @question(say("What each layer would say, were it the last."), "layers", WORDS)
     def lens(run: Run, *, top: Annotated[int, Option(say("Readings of a layer."), at_least=1)] = 5) -> Lens: ...
 
-The first parameter is what is asked: a `Run` (a text on its way through a model), a `Loaded` (a model; with `WordVectors` beside it, word vectors too), or `Contents`
-(a model's files, whose weights are not read). Every other one is an option that says what it means; `OtherText` is
-another text for the same model, and a parameter of type `Progress` is no option but hears how far the work is.
+The first parameter is what is asked: a `Run` (a text on its way through a model), a `Loaded` (a model; with
+`WordVectors` beside it, word vectors too), or `Contents` (a model's files, whose weights are not read). Every other one
+is an option that says what it means; `OtherText` is another text for the same model, and a parameter of type `Progress`
+is no option but hears how far the work is.
 The function stays the one that Python users call, who hear of a value beyond its bounds, too. Its result lays itself
 out: `result.page()`.
 """

@@ -90,7 +90,9 @@ class Word2Vec(nn.Module):
             return self.embed.weight.detach()
         starts, rows = all_rows(words, self.config)
         lengths = torch.from_numpy(np.diff(starts)).float()
-        sums = embedding_bag(torch.from_numpy(rows), self.embed.weight, torch.from_numpy(starts[:-1]), mode="sum")
+        sums = embedding_bag(
+            torch.from_numpy(rows), self.embed.weight, torch.from_numpy(starts[:-1]), mode="sum"
+        )
         return (sums / lengths.sqrt()[:, None]).detach()
 
 

@@ -48,7 +48,9 @@ def cutter(cut: Cut, lowercase: bool, tokenizer: Tokenizer | None = None) -> Cal
         try:
             import jieba
         except ImportError as error:
-            raise CutawayError("words.cut is jieba, which is not installed; pip install 'cutaway[jieba]'") from error
+            raise CutawayError(
+                "words.cut is jieba, which is not installed; pip install 'cutaway[jieba]'"
+            ) from error
         jieba.setLogLevel(logging.WARNING)
         return lambda text: [word for word in jieba.cut(lowered(text)) if WORD.fullmatch(word)]
     if cut == "spaces":
@@ -96,7 +98,9 @@ def gather(
     for _ in range(phrases):
         names, ids, starts = _join(names, ids, starts, min_count, threshold)
     counts = np.bincount(ids, minlength=len(names))
-    ranked = sorted(np.flatnonzero(counts >= min_count).tolist(), key=lambda id: (-counts[id], names[id]))[:most]
+    ranked = sorted(np.flatnonzero(counts >= min_count).tolist(), key=lambda id: (-counts[id], names[id]))[
+        :most
+    ]
     if len(ranked) < 2:
         raise CutawayError(
             "words that occur at least {min_count} times: {count}, expected two or more; give more text, or a smaller "
@@ -119,7 +123,8 @@ def _divided(starts: np.ndarray) -> np.ndarray:
     parts = -(-np.diff(starts) // LONGEST)
     if (parts <= 1).all():
         return starts
-    cut = [np.linspace(a, b, n, endpoint=False).astype(np.int64) for a, b, n in zip(starts, starts[1:], parts)]
+    stretches = zip(starts[:-1], starts[1:], parts, strict=True)
+    cut = [np.linspace(a, b, n, endpoint=False).astype(np.int64) for a, b, n in stretches]
     return np.concatenate([*cut, starts[-1:]])
 
 

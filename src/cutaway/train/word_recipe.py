@@ -2,7 +2,7 @@
 Transformers."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cutaway.config import PIECES, checked, key, parse
@@ -42,12 +42,14 @@ class WordsPart:
     phrases: int = key(
         "times that frequent pairs of words are joined, such as new_york; 0: never", default=0, ge=0, le=8
     )
-    phrase_threshold: float = key("how much more often than apart they must occur together", default=100.0, gt=0)
+    phrase_threshold: float = key(
+        "how much more often than apart they must occur together", default=100.0, gt=0
+    )
 
     def __post_init__(self) -> None:
         if (self.cut == "tokenizer") != (self.tokenizer is not None):
             raise CutawayError(
-                "cut is {cut} and tokenizer {tokenizer}: give cut = \"tokenizer\" and its path together, or neither",
+                'cut is {cut} and tokenizer {tokenizer}: give cut = "tokenizer" and its path together, or neither',
                 cut=self.cut,
                 tokenizer=self.tokenizer,
             )
@@ -77,11 +79,17 @@ class WordTrainPart:
     """[train]: how the vectors are found. The learning rate falls linearly from `lr` to `end_lr`."""
 
     epochs: int = key("times that every word is read", default=5, ge=1, le=10_000)
-    window: int = key("the most words to either side; each time 1 to this many are taken", default=5, ge=1, le=1_000)
+    window: int = key(
+        "the most words to either side; each time 1 to this many are taken", default=5, ge=1, le=1_000
+    )
     negatives: int = key("negative sampling: words drawn for each word", default=5, ge=1, le=1_000)
-    exponent: float = key("negative sampling: they are drawn by count to this power", default=0.75, ge=-10, le=10)
+    exponent: float = key(
+        "negative sampling: they are drawn by count to this power", default=0.75, ge=-10, le=10
+    )
     subsample: float = key(
-        "frequent words are left out at random: the share of all words from which on; 0: never", default=1e-3, ge=0
+        "frequent words are left out at random: the share of all words from which on; 0: never",
+        default=1e-3,
+        ge=0,
     )
     lr: float | None = key(
         "the learning rate at first; not given: 0.025 for skip-gram, 0.05 for cbow", default=None, gt=0, le=10
@@ -120,4 +128,9 @@ def is_of_words(path: Path) -> bool:
 def read_word_recipe(path: Path, overrides: Sequence[str] = ()) -> WordRecipe:
     """The recipe in a TOML file with `key=value` assignments applied, as `recipe.read_recipe` does."""
     spelled = [spell_out(assignment) for assignment in overrides]
-    return parse(WordRecipe, override(read_toml(path), spelled, str(path)), str(path))
+    return parse_word_recipe(override(read_toml(path), spelled, str(path)), str(path))
+
+
+def parse_word_recipe(values: Mapping[str, object], where: str) -> WordRecipe:
+    """The same from plain values. Raises CutawayError naming `where`, key and what was expected."""
+    return parse(WordRecipe, values, where)

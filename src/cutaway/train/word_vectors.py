@@ -138,7 +138,9 @@ class WordTrainer:
         per_step = max(1, part.step_words // PART)
         self.firsts = list(range(0, len(self.parts) - 1, per_step))  # of each step of an epoch
         self.total = part.epochs * len(self.firsts)
-        self.read = hashlib.blake2b(text.ids.tobytes() + "\n".join(text.words.words).encode(), digest_size=16)
+        self.digest = hashlib.blake2b(
+            text.ids.tobytes() + "\n".join(text.words.words).encode(), digest_size=16
+        )
         self._sums: list[float] = [0.0, 0.0]  # losses and pairs of this epoch so far
         # made into machine code here, which is no time of training
         learn(self.plan, 0, 0, *self._tables(), 0.0, np.uint64(0))
@@ -164,8 +166,7 @@ class WordTrainer:
         at, started = self.position, time.monotonic()
         epoch, n = divmod(at.step, len(self.firsts))
         ends = [*self.firsts[1:], len(self.parts) - 1]
-        results = list(pool.map(lambda part: self._part(epoch, part), range(self.firsts[n], ends[n])))
-        loss, pairs = math.fsum(loss for loss, _ in results), sum(pairs for _, pairs in results)
+        loss, pairs = self.read(pool, epoch, range(self.firsts[n], ends[n]))
         words = int(self.plan.starts[self.parts[ends[n]]] - self.plan.starts[self.parts[self.firsts[n]]])
         at.step += 1
         at.tokens += words
@@ -185,9 +186,17 @@ class WordTrainer:
         self._sums = [self._sums[0] + loss, self._sums[1] + pairs]
         if n == len(self.firsts) - 1:
             mean = self._sums[0] / max(1, self._sums[1])
-            at.history.append({"step": at.step, "epoch": epoch + 1, "loss": mean, "pairs": int(self._sums[1])})
+            at.history.append(
+                {"step": at.step, "epoch": epoch + 1, "loss": mean, "pairs": int(self._sums[1])}
+            )
             self._sums = [0.0, 0.0]
             self.progress.tell("epoch {epoch}: loss {loss:.6f} a pair", epoch=epoch + 1, loss=mean)
+
+    def read(self, pool: ThreadPoolExecutor, epoch: int, parts: range) -> tuple[float, int]:
+        """Learn from parts of the text as the threads of `pool` take them. Returns the sum of the losses in float64 and
+        the number of pairs."""
+        results = list(pool.map(lambda part: self._part(epoch, part), parts))
+        return math.fsum(loss for loss, _ in results), sum(pairs for _, pairs in results)
 
     def _rate(self, epoch: int, part: int) -> float:
         """The learning rate of a part: linear in the words read before it."""
@@ -210,7 +219,7 @@ class WordTrainer:
             "version": 1,
             "position": asdict(self.position),
             "sums": self._sums,
-            "text": self.read.hexdigest(),
+            "text": self.digest.hexdigest(),
             "threads": self.threads,
             "recipe": to_dict(self.recipe),
         }
@@ -235,7 +244,7 @@ class WordTrainer:
                 "{path}: not a training state of this version; train it anew, or with the version that wrote it",
                 path=path / "training.json",
             )
-        if values.get("text") != self.read.hexdigest():
+        if values.get("text") != self.digest.hexdigest():
             raise CutawayError(
                 "{path} was learned from other texts than data.sources give now; put them back to resume, or give this "
                 "run another run.name",

@@ -21,8 +21,8 @@ def bundled() -> list[Path]:
 
 
 def find(name_or_path: str | Path) -> Path:
-    """The folder of a model given by the name of a bundled one, or by its path, which may be a GGUF file or a file of word vectors
-    too.
+    """The folder of a model given by the name of a bundled one, or by its path, which may be a GGUF file or a file of
+    word vectors too.
 
     A bundled name wins over a folder of that name in the working directory; write `./name` for the latter.
 
