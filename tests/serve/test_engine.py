@@ -47,21 +47,21 @@ def lines(opened: socket.socket) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file.read().splitlines() if line.startswith(b"{")]
 
 
-def test_the_guard_changes_nothing():
+def test_the_guard_changes_nothing(translator: Path):
     """An answer under the guard is that without it, bit for bit."""
-    session = Session("translate-zh-en")
+    session = Session(str(translator))
     request = Request(Engine(["bert-tiny"]).model("bert-tiny"), "", lambda *_: b"", lambda event: None)
     for name, text, options in (
         ("lens", "好久不见。", {}), ("align", None, {"text": "好久不见。"}), ("explain", "好久不见。", {}),
-        ("diff", "好久不见。", {"changes": [{"op": "head", "side": "cross", "layer": 3, "head": 1}]}),
+        ("diff", "好久不见。", {"changes": [{"op": "head", "side": "cross", "layer": 1, "head": 1}]}),
     ):  # fmt: skip
         plain = session.ask(find_question(name), text, options).json()
         with Trace(session.loaded.model, edit={"*.resid_pre": request.guard}):
             assert session.ask(find_question(name), text, options, request.report).json() == plain
 
 
-def test_a_search_stops_at_the_next_block():
-    session = Session("translate-zh-en")
+def test_a_search_stops_at_the_next_block(translator: Path):
+    session = Session(str(translator))
     model = session.loaded.model
     request = Request(Engine(["bert-tiny"]).model("bert-tiny"), "", lambda *_: b"", lambda event: None)
     stopped_at = 0.0
@@ -76,14 +76,14 @@ def test_a_search_stops_at_the_next_block():
     def counted(x: Any) -> Any:
         nonlocal met
         met += 1
-        # in the midst of the search
-        if met == 200:
+        # in the midst of the search: two blocks read, then two for each token
+        if met == 13:
             stop()
         return guard(x)
 
     with pytest.raises(Stopped), Trace(model, edit={"*.resid_pre": counted}):
-        session.ask(find_question("align"), None, LONG["options"], request.report)
-    assert met == 200
+        session.ask(find_question("align"), None, {"text": "我爱你。", "beam": 8}, request.report)
+    assert met == 13
     assert time.thread_time() - stopped_at < 0.1
 
 
