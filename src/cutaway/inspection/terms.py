@@ -22,11 +22,13 @@ FAMILIES = {
     "encoder-decoder": say("encoder-decoder"),
     "decoder-only": say("decoder-only"),
     "encoder-only": say("encoder-only"),
+    "word2vec": say("word vectors"),
 }
 ATTENTIONS = {
     "encoder": say("encoder self-attention"),
     "decoder": say("decoder self-attention"),
     "cross": say("cross-attention"),
+    "self": say("self-attention"),
 }
 
 

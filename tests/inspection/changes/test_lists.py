@@ -23,6 +23,7 @@ EXAMPLES = [
     {"op": "resid", "layer": -1, "token": 2, "from": "another", "from_token": 1},
     {"op": "embedding", "token": 1, "along": ["▁man", 17], "amount": 0.5},
     {"op": "token", "at": 3, "force": "▁dog"},
+    {"op": "hide", "side": "decoder", "token": [0, 3]},
 ]
 
 
@@ -70,6 +71,10 @@ def test_json_and_values_are_the_same_changes() -> None:
         ({"op": "expert", "layer": 0, "ban": [1, 1]}, "named twice"),
         ({"op": "embedding", "token": 0, "along": [1]}, "along has 1 tokens, expected two"),
         ({"op": "token", "force": 3}, "force needs a position `at`"),
+        ({"op": "hide"}, "key 'token' is missing"),
+        ({"op": "hide", "token": []}, "`token` is an empty list, expected at least one position"),
+        ({"op": "hide", "token": -1}, "token is -1, expected at least 0"),
+        ({"op": "hide", "token": [1, 1.5]}, r"token\[1\] is 1.5, expected a whole number"),
         ({"op": "dropout", "rate": 0.1}, "key 'seed' is missing"),
         ({"op": "dropout", "seed": -1}, "seed is -1, expected at least 0"),
         ({"op": "dropout", "seed": 0, "rate": 1}, "rate is 1.0, expected a number above 0, below 1"),
@@ -125,6 +130,10 @@ REFUSED = [
     ("GPT-2", {"op": "resid", "layer": 0, "token": 1, "from": "othr"}, "'othr' .did you mean 'other'"),
     ("GPT-2", {"op": "resid", "layer": 0, "token": 1, "from": "other", "from_token": 7}, "no token 7, expected 0 to 6"),
     ("GPT-2", {"op": "resid", "layer": 0, "token": 1, "from": "wide"}, "width 48, expected 24"),
+    ("T5", {"op": "hide", "token": 10}, r"changes\[0\] .hide.: token is 10, expected 0 to 9 .the text's tokens"),
+    ("BERT", {"op": "hide", "token": [0, 10]}, "token is 10, expected 0 to 9"),
+    ("GPT-2", {"op": "hide", "token": 32}, "token is 32, expected 0 to 31 .this model's positions"),
+    ("GPT-2", {"op": "hide", "side": "encoder", "token": 1}, "side is 'encoder'.*expected one of decoder"),
     ("GPT-2", {"op": "embedding", "token": 1, "id": 10_000}, "id: token id 10000 is not in the vocabulary"),
     ("GPT-2", {"op": "embedding", "token": 1, "id": "nonsense"}, "id: 'nonsense' is 7 tokens in this vocabulary"),
     ("GPT-2", {"op": "embedding", "token": 1, "along": [3, "今天天气"]}, "along: '今天天气' is . tokens"),

@@ -80,6 +80,8 @@ def changes_for(case: Run) -> list[list[Change]]:
         [{"op": "token", "at": here, "force": 33}, {"op": "token", "ban": [40, 41]}],
         [{"op": "dropout", "seed": 2, "rate": 0.2}],
         [{"op": "temperature", "value": 2.5}],
+        [{"op": "hide", **dec, "token": [1, here]} if not pair else {"op": "hide", "token": 2}],
+        [{"op": "hide", **dec, "token": here + 1}],
     ]  # fmt: skip
     if config.position in ("learned", "sinusoidal"):
         lists.append([{"op": "pos", **dec, "set": "shift", "by": 2}])

@@ -4,8 +4,8 @@
 
 One object is one change: `op` names its kind, the other keys are the fields of that class; "enc" and "dec" are short
 for encoder and decoder. Where two changes meet in the same value, the later one works on what the earlier one left; of
-two `pos` changes of the same side the later one counts. `norm`, `dropout` and `mask` come first wherever they stand:
-they make the values that the others change (see `Change.turn`).
+two changes that tell a side other positions (`pos`, `hide`) the later one counts. `norm`, `dropout` and `mask` come
+first wherever they stand: they make the values that the others change (see `Change.turn`).
 
 Positions count the tokens of the encoder's or the decoder's input from 0, start tokens included, in a forward pass and
 in cached decoding alike. A run is one text without padding. A trained model meets changes out of distribution: an

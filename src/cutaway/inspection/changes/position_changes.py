@@ -14,7 +14,6 @@ from cutaway.inspection.changes.attention_changes import biased
 from cutaway.inspection.changes.change import ANY_SIDE, Building, Change, Example, Sides
 from cutaway.inspection.wiring import Place, Side, places
 from cutaway.nn.position import Rotary
-from cutaway.tap import Edit
 from cutaway.words import say
 
 
@@ -70,13 +69,14 @@ class SetPositions(Change):
 
     def edit(self, building: Building) -> None:
         for side in building.sides(self.side or "*", self.allowed):
-            stack = building.stacks[side]
-            if stack.embedding.positions is not None:
-                building.add(f"{stack.embedding_name}.position", self._other_vectors(building, side))
+            stack, length = building.stacks[side], building.length(side)
+            if self.set != "none":
+                tell_vectors(building, side, lambda at, length=length: self._within(building, at, length))
+            elif stack.embedding.positions is not None:
+                building.add(f"{stack.embedding_name}.position", torch.zeros_like)
+            tell_rotations(building, side, lambda at, length=length: self._told(at, length))
             for place in places(building.model, side):
-                if place.stack.rotary is not None:
-                    self._rotate(building, place)
-                elif place.stack.relative is not None and self.set != "shift":
+                if place.stack.relative is not None and self.set != "shift":
                     self._bias(building, place)
 
     def _told(self, positions: Tensor, length: int) -> Tensor:
@@ -89,39 +89,17 @@ class SetPositions(Change):
         inside = order.to(positions.device)[positions.clamp(max=length - 1)]
         return torch.where(positions < length, inside, positions)
 
-    def _other_vectors(self, building: Building, side: Side) -> Edit:
-        """The vectors of other positions, in the place of (B | 1, T, D) position vectors."""
-        clock, length, most = building.clocks[side], building.length(side), building.config.max_len
-        embedding = building.stacks[side].embedding
-
-        def edited(vectors: Tensor) -> Tensor:
-            if self.set == "none":
-                return torch.zeros_like(vectors)
-            told = self._told(clock.positions(vectors.device), length)
-            if int(told[-1]) >= most:
-                raise CutawayError(
-                    "position {position} was reached by a shift, but this model has only {most} positions; shift less, "
-                    "or write less",
-                    position=int(told[-1]),
-                    most=most,
-                )
-            assert embedding.positions is not None, "checked: the model adds position vectors"
-            return embedding.positions(told + embedding.offset)[None].to(vectors).expand_as(vectors)
-
-        return edited
-
-    def _rotate(self, building: Building, place: Place) -> None:
-        clock, length = building.clocks[place.side], building.length(place.side)
-        rotary = building.model.get_submodule(place.rotary or "")
-        assert isinstance(rotary, Rotary), "checked: the positions are rotary"
-        for name in ("q", "k"):
-            plain = building.keep(f"{place.attention_path}.{name}")
-
-            def turned(x: Tensor, plain: Callable[[], Tensor] = plain) -> Tensor:
-                told = self._told(clock.positions(x.device), length)
-                return Rotary.rotate(plain(), *rotary.angles(told[None]))
-
-            building.add(f"{place.attention_path}.{name}_rot", turned)
+    def _within(self, building: Building, positions: Tensor, length: int) -> Tensor:
+        """`_told`, where there is a vector of each position that is told."""
+        told, most = self._told(positions, length), building.config.max_len
+        if int(told[-1]) >= most:
+            raise CutawayError(
+                "position {position} was reached by a shift, but this model has only {most} positions; shift less, "
+                "or write less",
+                position=int(told[-1]),
+                most=most,
+            )
+        return told
 
     def _bias(self, building: Building, place: Place) -> None:
         relative, length = place.stack.relative, building.length(place.side)
@@ -138,3 +116,37 @@ class SetPositions(Change):
             return biased(place, scaled(), bias).masked_fill(masked == -torch.inf, -torch.inf)
 
         building.add(f"{place.attention_path}.masked", edited)
+
+
+Renumbered = Callable[[Tensor], Tensor]  # positions (T,) -> those that the model is told instead
+
+
+def tell_vectors(building: Building, side: Side, renumbered: Renumbered) -> None:
+    """Where position vectors are added, add those of other positions."""
+    stack, clock = building.stacks[side], building.clocks[side]
+    table, offset = stack.embedding.positions, stack.embedding.offset
+    if table is None:
+        return
+
+    def edited(vectors: Tensor) -> Tensor:  # (B | 1, T, D)
+        positions = renumbered(clock.positions(vectors.device))
+        return table(positions + offset)[None].to(vectors).expand_as(vectors)
+
+    building.add(f"{stack.embedding_name}.position", edited)
+
+
+def tell_rotations(building: Building, side: Side, renumbered: Renumbered) -> None:
+    """Where queries and keys are rotated, rotate them by the angles of other positions."""
+    clock = building.clocks[side]
+    for place in places(building.model, side):
+        if place.rotary is None:
+            continue
+        rotary = building.model.get_submodule(place.rotary)
+        assert isinstance(rotary, Rotary), "found by its name"
+        for name in ("q", "k"):
+            plain = building.keep(f"{place.attention_path}.{name}")
+
+            def turned(x: Tensor, plain: Callable[[], Tensor] = plain, rotary: Rotary = rotary) -> Tensor:
+                return Rotary.rotate(plain(), *rotary.angles(renumbered(clock.positions(x.device))[None]))
+
+            building.add(f"{place.attention_path}.{name}_rot", turned)

@@ -1,15 +1,82 @@
-"""Changes of what enters the model and of what it may write: embeddings, output tokens, temperature."""
+"""Changes of what enters the model and of what it may write: tokens hidden, embeddings, output tokens, temperature."""
 
-# Shapes: B batch, T tokens, D width, V vocabulary.
+# Shapes: B batch, T tokens, S keys, H heads, D width, V vocabulary.
+
+import math
+
+import torch
+from torch import Tensor
 
 from cutaway.config import checked, key
 from cutaway.errors import CutawayError
 from cutaway.inspection.changes.change import SIDE, Building, Change, Example, Token, without
+from cutaway.inspection.changes.position_changes import tell_rotations, tell_vectors
 from cutaway.inspection.outcome import never_written
-from cutaway.inspection.wiring import All, Side, output_head, output_stack
+from cutaway.inspection.wiring import All, Side, output_head, output_stack, places, sides, stack_entry
 from cutaway.words import say
 
 _LOGITS = "head.logits"
+
+
+@checked
+class Hide(Change):
+    """To its numbers what the mask of padding does (see `source_effect`): the vector at a hidden position is 0 from the
+    first block on, every query's score for it is -inf, in cross-attention too where an encoder reads it, and positions
+    that are counted absolutely, rotary ones included, count the other tokens alone. With relative positions the gap
+    stays. What several of these changes hide on a side is hidden together; it and a `pos` change of that side both tell
+    positions, of which the later counts."""
+
+    op = "hide"
+    about = say(
+        "No token sees these tokens, as if the text never had them: where positions are counted absolutely, those "
+        "after them move up."
+    )
+    example = Example({"token": 2})
+
+    side: Side | None = key(
+        say("may be left out: the encoder where there is one, else the only stack"), default=None
+    )
+    token: int | tuple[int, ...] = key(say("the position in the text, from 0, or several"), ge=0)
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            raise CutawayError("`token` is an empty list, expected at least one position")
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return (self.token,) if isinstance(self.token, int) else self.token
+
+    def reads(self, building: Building) -> Side:
+        """The stack whose tokens are hidden."""
+        return building.sides(self.side or sides(building.model)[0], self.allowed)[0]
+
+    def check(self, building: Building) -> None:
+        for token in self.tokens:
+            building.check_position("token", token, self.reads(building))
+
+    def edit(self, building: Building) -> None:
+        side = self.reads(building)
+        alike = (each for each in building.changes if isinstance(each, Hide) and each.reads(building) == side)
+        hidden = torch.tensor(sorted({token for each in alike for token in each.tokens}))
+
+        def renumbered(positions: Tensor) -> Tensor:
+            before = (hidden.to(positions) <= positions[:, None]).sum(dim=1)
+            return (positions - before).clamp(min=0)
+
+        def unseen(masked: Tensor) -> Tensor:  # (B, H, T, S)
+            keys = torch.arange(masked.shape[-1], device=masked.device)
+            return masked.masked_fill(torch.isin(keys, hidden.to(keys)), -math.inf)
+
+        tell_vectors(building, side, renumbered)
+        tell_rotations(building, side, renumbered)
+        for token in self.tokens:
+            building.add_at(stack_entry(side), side, token, torch.zeros_like)
+        crossed: tuple[Side, ...] = (
+            ("cross",) if side == "encoder" and "cross" in sides(building.model) else ()
+        )
+        for each in (side, *crossed):
+            for place in places(building.model, each):
+                building.add(f"{place.attention_path}.masked", unseen)
 
 
 @checked

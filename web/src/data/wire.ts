@@ -1,0 +1,218 @@
+// What the server sends and is sent; the names are those of the library.
+
+/** Data as it is, or a phrase in both languages. */
+export type Text = string | { en: string; zh: string };
+
+/** An array of numbers: -inf is hidden by a mask, NaN has no value. */
+export type Packed = { shape: number[] } & ({ f16: string } | { f32: string });
+
+export type Scale = 'weight' | 'signed';
+export type Tinted = { kind: 'Tinted'; text: Text; value: number; scale: Scale; hint: Text };
+export type Bar = { kind: 'Bar'; value: number };
+export type Column = { kind: 'Column'; title: Text; align: 'left' | 'right' };
+export type Point = { kind: 'Point'; x: number; y: number; label: Text; group: number };
+export type Box = {
+  kind: 'Box';
+  lines: Text[];
+  of: 'attention' | 'feed-forward' | 'norm' | 'embedding' | 'head';
+};
+export type Tower = {
+  kind: 'Tower';
+  top: Text;
+  above: Box[];
+  repeated: Box[];
+  times: number;
+  below: Box[];
+  bottom: Text;
+};
+export type Edit = 'equal' | 'delete' | 'insert' | 'replace';
+
+export type Heading = { kind: 'Heading'; text: Text };
+export type Remark = { kind: 'Remark'; text: Text };
+export type Line = { kind: 'Line'; label: Text; words: (Text | Tinted)[]; tint: Text | null };
+export type Prose = { kind: 'Prose'; label: Text; text: Text };
+export type Code = { kind: 'Code'; about: Text; lines: string; drawn: boolean };
+export type Table = {
+  kind: 'Table';
+  columns: Column[];
+  rows: (Text | Bar | Tinted)[][];
+  tint: Text | null;
+  keep: number;
+};
+export type Bars = { kind: 'Bars'; values: number[]; across: Text; unit: Text };
+export type Matrix = {
+  kind: 'Matrix';
+  values: Packed;
+  rows: Text[];
+  columns: Text[];
+  down: Text;
+  across: Text;
+  unit: Text;
+  scale: Scale;
+  drawn: boolean;
+  greatest: number | null;
+};
+export type Atlas = { kind: 'Atlas'; names: Text[]; maps: Matrix[]; per_row: number; opened: number };
+export type Points = {
+  kind: 'Points';
+  points: Point[];
+  across: Text;
+  down: Text;
+  paths: number[][];
+  groups: Text[];
+  arrows: boolean;
+};
+export type Shaded = {
+  kind: 'Shaded';
+  label: Text;
+  tokens: string[];
+  values: number[];
+  unit: Text;
+  drawn: boolean;
+  greatest: number | null;
+};
+export type Edited = { kind: 'Edited'; parts: [Edit, string[], string[]][] };
+export type Diagram = { kind: 'Diagram'; towers: Tower[]; memory: Text; enters: number };
+export type Block =
+  Heading | Remark | Line | Prose | Code | Table | Bars | Matrix | Atlas | Points | Shaded | Edited | Diagram;
+
+export type Caption = {
+  model: string | null;
+  text: string | null;
+  output: string | null;
+  command: string | null;
+  python: string | null;
+  date: string | null;
+};
+export type Page = { title: Text; blocks: Block[]; caption: Caption | null; terms: [Text, Text][] };
+
+export type Family = 'encoder-decoder' | 'decoder-only' | 'encoder-only';
+export type ModelInfo = {
+  id: string;
+  name: string;
+  state: 'loading' | 'ready' | 'failed';
+  error?: Text;
+  /** Null until its config was read; what follows is empty until then. */
+  family: Family | null;
+  architecture: string;
+  sides: string[];
+  n_layers: number;
+  n_encoder_layers: number;
+  n_heads: number;
+  d_model: number;
+  d_ff: number;
+  vocab_size: number;
+  max_len: number;
+  n_experts: number;
+  head: string;
+  parameters: number;
+  languages: string[];
+  questions: string[];
+  examples: { text: string; options: Record<string, unknown> }[];
+};
+export type Models = { version: string; models: ModelInfo[] };
+
+export type Option = {
+  name: string;
+  about: Text;
+  kind:
+    | 'integer'
+    | 'number'
+    | 'boolean'
+    | 'string'
+    | 'choice'
+    | 'token'
+    | 'tokens'
+    | 'index'
+    | 'text'
+    | 'changes'
+    | 'list';
+  choices?: string[];
+  default?: unknown;
+  required: boolean;
+  at_least?: number;
+  at_most?: number;
+  positional: boolean;
+};
+export type Question = {
+  name: string;
+  about: Text;
+  group: string;
+  subject: 'text' | 'model' | 'files';
+  needs: Text[];
+  options: Option[];
+};
+export type ChangeKind = {
+  op: string;
+  about: Text;
+  title: Text;
+  example: Record<string, unknown>;
+  fields: { name: string; about: Text; default?: unknown; required: boolean }[];
+};
+export type Vocabulary = {
+  groups: { name: string; title: Text }[];
+  questions: Question[];
+  run_options: Option[];
+  changes: ChangeKind[];
+  glossary: { term: Text; symbol: string; about: Text }[];
+  taps: { name: string; dims: string; about: Text }[];
+};
+
+export type Token = {
+  id: number;
+  piece: string;
+  start: number | null;
+  end: number | null;
+  group: number;
+  control: boolean;
+};
+export type Progress = { what: Text; done: number; total: number };
+export type Answer<Result = unknown> = {
+  question: string;
+  model: string;
+  text: string | null;
+  options: Record<string, unknown>;
+  output: string | null;
+  notes: Text[];
+  command: string;
+  python: string;
+  ms: number;
+  page?: Page;
+  result?: Result;
+};
+export type ErrorKind =
+  | 'bad_request'
+  | 'unknown_model'
+  | 'loading'
+  | 'too_long'
+  | 'too_large'
+  | 'bad_change'
+  | 'busy'
+  | 'out_of_memory'
+  | 'failed'
+  | 'forbidden'
+  | 'not_found';
+export type ServerError = { kind: ErrorKind; message: { en: string; zh: string } };
+
+/** A word as a reader sees it: tokens `tokens[0]` to `tokens[1]` - 1. */
+export type Unit = {
+  text: string;
+  tokens: [number, number];
+  control: boolean;
+  name: Text;
+  pieces: string[];
+};
+export type Cover = {
+  family: Family;
+  source: Unit[];
+  target: Unit[];
+  weights: Packed;
+  told: Text[];
+  /** Null where no word was written. */
+  light: number | null;
+  hidden: number[];
+  base: { target: Unit[]; text: string };
+  text: string;
+  edits: [Edit, string[], string[]][];
+  sentence: Text | null;
+};

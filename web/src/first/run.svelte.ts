@@ -1,0 +1,84 @@
+import { Failure } from '../data/client';
+import type { Answer, Cover, Progress } from '../data/wire';
+import { askPatiently } from '../state/asking';
+
+export type Wanted = { model: string; text: string; options: Record<string, unknown> };
+const KEPT = 64;
+
+/**
+ * The question `cover`, asked of what is wanted last. The answer before stays until the new one is there; of two that
+ * are asked for, the earlier one is given up, and what still comes of it is dropped.
+ */
+class CoverRun {
+  answer = $state.raw<Answer<Cover> | null>(null);
+  /** What is being computed, since when, and how far it is. */
+  pending = $state.raw<{ key: string; since: number } | null>(null);
+  progress = $state.raw<Progress | null>(null);
+  failure = $state.raw<Failure | null>(null);
+  cancelled = $state(false);
+
+  #wanted = '';
+  #abort: AbortController | null = null;
+  #answers = new Map<string, Answer<Cover>>();
+
+  /** Have the answer to this, unless it is there, on its way, or was refused before. */
+  async want(wanted: Wanted): Promise<void> {
+    const key = JSON.stringify([wanted.model, wanted.text, wanted.options]);
+    if (key === this.#wanted) return;
+    this.#end();
+    this.#wanted = key;
+    this.failure = null;
+    this.cancelled = false;
+    const known = this.#answers.get(key);
+    if (known) {
+      this.answer = known;
+      return;
+    }
+    const abort = new AbortController();
+    this.#abort = abort;
+    this.pending = { key, since: Date.now() };
+    try {
+      const answer = await askPatiently<Cover>(
+        'cover',
+        { ...wanted, want: ['result'] },
+        { signal: abort.signal, progress: (progress) => abort === this.#abort && (this.progress = progress) },
+      );
+      if (abort !== this.#abort) return;
+      if (!answer.result) throw new Failure('broken', null, 'no result');
+      this.#keep(key, answer);
+      this.answer = answer;
+    } catch (error) {
+      if (abort !== this.#abort) return;
+      this.failure = error instanceof Failure ? error : new Failure('broken', null, String(error));
+    }
+    this.#end();
+  }
+
+  /** Give up what is being computed. */
+  cancel(): void {
+    this.cancelled = this.pending !== null;
+    this.#end();
+  }
+
+  /** Ask again for what failed or was cancelled. */
+  forget(): void {
+    this.#wanted = '';
+    this.failure = null;
+    this.cancelled = false;
+  }
+
+  #end(): void {
+    this.#abort?.abort();
+    this.#abort = null;
+    this.pending = null;
+    this.progress = null;
+  }
+
+  #keep(key: string, answer: Answer<Cover>): void {
+    this.#answers.set(key, answer);
+    const oldest = this.#answers.keys().next().value;
+    if (this.#answers.size > KEPT && oldest !== undefined) this.#answers.delete(oldest);
+  }
+}
+
+export const run = new CoverRun();

@@ -1,0 +1,106 @@
+import { isLocale, type Locale } from '../i18n/locale';
+
+export type Theme = 'light' | 'dark';
+/** What is looked at: a view of one text in one model. Null and empty are the defaults, which no link names. */
+export type Place = {
+  view: 'first' | 'ask';
+  question: string | null;
+  model: string | null;
+  text: string | null;
+  hide: number[];
+  light: number | null;
+  options: Record<string, unknown>;
+  lang: Locale | null;
+  theme: Theme | null;
+};
+
+export const HOME: Place = {
+  view: 'first',
+  question: null,
+  model: null,
+  text: null,
+  hide: [],
+  light: null,
+  options: {},
+  lang: null,
+  theme: null,
+};
+
+/** The place that the hash of an address names, and the parts of it that name nothing. */
+export function read(hash: string): { place: Place; broken: string[] } {
+  const place: Place = { ...HOME, options: {} };
+  const broken: string[] = [];
+  const [path = '', query = ''] = split(hash.replace(/^#/, ''), '?');
+  const names = path.split('/').filter(Boolean);
+  if (names[0] === 'ask' && names.length <= 2) {
+    place.view = 'ask';
+    place.question = names[1] === undefined ? null : decoded(names[1]);
+  } else if (names.length) broken.push(`#${path}`);
+
+  for (const [key, value] of new URLSearchParams(query)) {
+    if (key === 'm') place.model = value || null;
+    else if (key === 'text') place.text = value;
+    else if (key === 'lang' && isLocale(value)) place.lang = value;
+    else if (key === 'theme' && (value === 'light' || value === 'dark')) place.theme = value;
+    else if (key === 'hide' && place.view === 'first' && /^\d{1,6}(,\d{1,6})*$/.test(value))
+      place.hide = sorted(value.split(',').map(Number));
+    else if (key === 'light' && place.view === 'first' && /^\d{1,6}$/.test(value))
+      place.light = Number(value);
+    else if (['lang', 'theme'].includes(key) || (place.view === 'first' && ['hide', 'light'].includes(key)))
+      broken.push(`${key}=${value}`);
+    else
+      try {
+        Object.defineProperty(place.options, key, { value: JSON.parse(value), ...OPEN });
+      } catch {
+        broken.push(`${key}=${value}`);
+      }
+  }
+  return { place, broken };
+}
+
+/** The hash that names a place, as short as it can be: `read(write(place)).place` is the place again. */
+export function write(place: Place): string {
+  const path =
+    place.view === 'ask'
+      ? place.question === null
+        ? '/ask'
+        : `/ask/${encodeURIComponent(place.question)}`
+      : '/';
+  const query: [string, string][] = [];
+  if (place.model) query.push(['m', place.model]);
+  if (place.text !== null) query.push(['text', place.text]);
+  if (place.view === 'first' && place.hide.length) query.push(['hide', place.hide.join(',')]);
+  if (place.view === 'first' && place.light !== null) query.push(['light', String(place.light)]);
+  for (const [key, value] of Object.entries(place.options))
+    if (value !== undefined) query.push([key, JSON.stringify(value)]);
+  if (place.lang) query.push(['lang', place.lang]);
+  if (place.theme) query.push(['theme', place.theme]);
+  return `#${path}${query.length ? '?' : ''}${query.map(([key, value]) => `${key}=${legible(value)}`).join('&')}`;
+}
+
+export function sorted(places: number[]): number[] {
+  return [...new Set(places)].sort((a, b) => a - b);
+}
+
+const OPEN = { enumerable: true, configurable: true, writable: true };
+
+function split(text: string, at: string): string[] {
+  const place = text.indexOf(at);
+  return place < 0 ? [text] : [text.slice(0, place), text.slice(place + 1)];
+}
+
+function decoded(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/** Encoded only as far as an address needs it, so that a Chinese sentence can be read in a link. */
+function legible(value: string): string {
+  return value
+    .toWellFormed()
+    .replace(/[^\p{L}\p{N}\p{P}]|[%&#+'"<>\\=]/gu, encodeURIComponent)
+    .replaceAll('%20', '+');
+}

@@ -1,0 +1,41 @@
+import { HOME, read, write, type Place } from './place';
+
+/** The one place that is looked at, in step with the address: every view reads it and changes it through `go`. */
+class Selection {
+  place = $state.raw<Place>(HOME);
+  broken = $state.raw<string[]>([]);
+
+  /** Follow the address from now on. */
+  start(): void {
+    const follow = (): void => {
+      if (location.hash === write(this.place) && !this.broken.length) return;
+      const { place, broken } = read(location.hash);
+      this.place = place;
+      this.broken = broken;
+    };
+    addEventListener('popstate', follow);
+    addEventListener('hashchange', follow);
+    follow();
+  }
+
+  /** Change the place. A step back leads to the one before, unless it is replaced. */
+  go(changes: Partial<Place>, { replace = false } = {}): void {
+    const place = { ...this.place, ...changes };
+    if (write(place) === write(this.place) && !this.broken.length) return;
+    this.place = place;
+    this.broken = [];
+    history[replace ? 'replaceState' : 'pushState'](null, '', write(place));
+  }
+
+  /** A link to the place with these changes. */
+  link(changes: Partial<Place>): string {
+    return write({ ...this.place, ...changes });
+  }
+
+  /** A link to a question about what is looked at. */
+  asking(question: string | null, options: Record<string, unknown> = {}): string {
+    return this.link({ view: 'ask', question, options, hide: [], light: null });
+  }
+}
+
+export const selection = new Selection();

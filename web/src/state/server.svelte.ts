@@ -1,0 +1,75 @@
+import { Failure, fetchModels, fetchVocabulary } from '../data/client';
+import type { ModelInfo, Vocabulary } from '../data/wire';
+
+const PAUSES = [1, 2, 4, 8, 15, 30];
+const POLL = 400;
+
+/** What the server has, kept up to date while models open, and whether it answers at all. */
+class Server {
+  models = $state.raw<ModelInfo[] | null>(null);
+  vocabulary = $state.raw<Vocabulary | null>(null);
+  /** Null while it answers; else when it is asked again, in milliseconds of `Date.now`. */
+  gone = $state.raw<{ next: number; trying: boolean } | null>(null);
+  version = $state('');
+
+  #tries = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #asking = false;
+  #waiting: (() => void)[] = [];
+
+  start(): void {
+    void this.#look();
+  }
+
+  /** Somebody found that it does not answer. */
+  lost(): void {
+    if (!this.gone) void this.#look();
+  }
+
+  retry(): void {
+    void this.#look();
+  }
+
+  /** Resolves once it answers again; rejects as `signal` does. */
+  back(signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push(resolve);
+      signal?.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    });
+  }
+
+  find(id: string | null): ModelInfo | undefined {
+    return id === null ? this.models?.[0] : this.models?.find((model) => model.id === id);
+  }
+
+  async #look(): Promise<void> {
+    if (this.#asking) return;
+    clearTimeout(this.#timer);
+    this.#asking = true;
+    if (this.gone) this.gone = { ...this.gone, trying: true };
+    try {
+      const { models, version } = await fetchModels();
+      this.models = models;
+      this.version = version;
+      this.vocabulary ??= await fetchVocabulary();
+      this.#tries = 0;
+      this.gone = null;
+      for (const resolve of this.#waiting.splice(0)) resolve();
+      if (models.some((model) => model.state === 'loading')) this.#again(POLL);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      // A refusal is an answer: the models are known, and what was refused is asked again with them.
+      const pause = PAUSES[Math.min(this.#tries++, PAUSES.length - 1)]! * 1000;
+      this.gone = { next: Date.now() + pause, trying: false };
+      this.#again(pause);
+    } finally {
+      this.#asking = false;
+    }
+  }
+
+  #again(pause: number): void {
+    this.#timer = setTimeout(() => void this.#look(), pause);
+  }
+}
+
+export const server = new Server();
