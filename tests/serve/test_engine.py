@@ -267,6 +267,26 @@ def test_a_damaged_model_is_said_to_be(tmp_path: Path, masked: Path):
     serving.server.should_exit = True
 
 
+def test_word_vectors_are_served_too(tmp_path: Path):
+    file = tmp_path / "animals.vec"
+    file.write_text("4 3\ncat 1 0 0\ndog 0.9 0.1 0\ncow 0.8 0.3 0.1\nsun 0 0 1\n")
+    serving = started(Engine([str(file)]))
+    [told] = json.loads(serving.get("/api/v1/models").body)["models"]
+    assert (told["id"], told["state"], told["vocab_size"], told["d_model"]) == ("animals", "ready", 4, 3)
+    assert told["sides"] == []
+    assert "neighbours" in told["questions"]
+    assert "lens" not in told["questions"]
+    answer = serving.ask("neighbours", "animals", options={"token": "cat", "top": 1}, want=["result"]).last[
+        "answer"
+    ]
+    assert "dog" in json.dumps(answer["result"])
+    refused = serving.ask("lens", "animals", "cat")
+    assert (refused.status, refused.kind) == (400, "bad_request")
+    refused = serving.post("tokenize", {"model": "animals", "text": "cat"})
+    assert (refused.status, refused.kind) == (400, "bad_request")
+    serving.server.should_exit = True
+
+
 def test_models_of_one_name(poet: Path, tmp_path: Path):
     twin = tmp_path / "poet-zh"
     twin.symlink_to(poet)
