@@ -224,14 +224,11 @@ class VectorSession:
         self.model = self.path.name if self.path in bundled() else str(model)
         self.vectors = load_vectors(self.path)
 
-    def ask(
-        self,
-        question: Question,
-        text: str | None = None,
-        given: Mapping[str, object] | None = None,
-        progress: Progress | None = None,
-    ) -> Answer:
-        """Ask with options as JSON has them. Raises CutawayError for a question that word vectors cannot answer."""
+    def check(
+        self, question: Question, text: str | None = None, given: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
+        """Options as JSON has them, of their types. Raises CutawayError for a question that word vectors cannot answer,
+        and what does not go together."""
         if not question.of_vectors:
             able = [each.name for each in all_questions() if each.of_vectors]
             raise CutawayError(
@@ -240,8 +237,18 @@ class VectorSession:
                 question=question.name,
                 able=names_of(able),
             )
-        given = dict(given or {})
-        result = question(self.vectors, question.options(given), progress)
+        return question.options(given or {})
+
+    def ask(
+        self,
+        question: Question,
+        text: str | None = None,
+        given: Mapping[str, object] | None = None,
+        progress: Progress | None = None,
+    ) -> Answer:
+        """Ask with options as JSON has them. Raises CutawayError as `check` does."""
+        options, given = self.check(question, text, given), dict(given or {})
+        result = question(self.vectors, options, progress)
         return Answer(
             question, self.model, None, given, None, result, self.vectors.notes, load_vectors.__name__
         )
