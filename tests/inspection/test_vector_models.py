@@ -169,6 +169,11 @@ def _align(case: Case) -> None:
     refuses(lambda: inspection.source_effect(case.run), "needs an encoder-decoder model")
 
 
+@checks("cover")
+def _cover(case: Case) -> None:
+    refuses(lambda: inspection.cover(case.loaded, TEXT, hide=(1,)))
+
+
 # Layers and matrices.
 
 
