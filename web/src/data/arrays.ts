@@ -7,7 +7,9 @@ const HALVES = halves();
 
 /** An array as it was sent; Error where its bytes are not as many as its shape says. */
 export function unpack(packed: Packed): { shape: number[]; values: Float32Array } {
-  const bytes = Uint8Array.from(atob('f16' in packed ? packed.f16 : packed.f32), (c) => c.charCodeAt(0));
+  const text = atob('f16' in packed ? packed.f16 : packed.f32);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   const count = packed.shape.reduce((a, b) => a * b, 1);
   const size = 'f16' in packed ? 2 : 4;
   if (bytes.length !== count * size)

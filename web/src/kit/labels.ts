@@ -30,38 +30,59 @@ export function laid(rows: readonly string[], columns: readonly string[], room: 
   const names = rows.map((name) => truncate(name, LONGEST));
   const heads = columns.map((name) => truncate(name, LONGEST));
   const left = Math.ceil(8 + names.reduce((most, name) => Math.max(most, textWidth(name, 12)), 0));
-  const fitted = (room.across - left - 2) / Math.max(1, columns.length);
   const tall = room.down / Math.max(1, rows.length);
-  const cell = Math.max(2, Math.floor(Math.min(room.cell, fitted, tall)));
-  const font = labelSize(cell);
-  const every = Math.max(1, Math.ceil((font + 1) / cell));
-  const across = cell * columns.length;
-  const size = { left, cell, font, every, rows: names, columns: heads, height: 0 };
-  const longest = heads.reduce((most, name) => Math.max(most, textWidth(name, font)), 0);
-  const made = (
-    titles: Laid['titles'],
-    top: number,
-    titleFont: number,
-    titleEvery: number,
-    more = 0,
-  ): Laid => {
-    const ceiled = Math.ceil(top);
-    const height = ceiled + cell * rows.length + 2;
-    return { ...size, titles, top: ceiled, titleFont, titleEvery, width: left + across + 2 + more, height };
+  const fitted = (over: number) => {
+    const across = (room.across - left - over - 2) / Math.max(1, columns.length);
+    return Math.max(2, Math.floor(Math.min(room.cell, across, tall)));
   };
-  if (longest <= cell - 2) return made('flat', font + 8, font, 1);
-  if (heads.some((name) => width(name) > name.length)) {
+  let cell = fitted(0);
+  let above = titled(heads, cell);
+  if (above.over) {
+    cell = fitted(above.over);
+    above = titled(heads, cell);
+  }
+  const { titles, top, titleFont, titleEvery, over } = above;
+  const font = labelSize(cell);
+  return {
+    left,
+    top,
+    cell,
+    font,
+    every: everyNth(font, cell),
+    titles,
+    titleFont,
+    titleEvery,
+    width: left + cell * columns.length + 2 + over,
+    height: top + cell * rows.length + 2,
+    rows: names,
+    columns: heads,
+  };
+}
+
+type Titled = Pick<Laid, 'titles' | 'top' | 'titleFont' | 'titleEvery'> & { over: number };
+
+/** How labels stand above cells of this size; `over` are the pixels that the last one goes beyond them. */
+function titled(heads: readonly string[], cell: number): Titled {
+  const font = labelSize(cell);
+  const longest = heads.reduce((most, name) => Math.max(most, textWidth(name, font)), 0);
+  if (longest <= cell - 2)
+    return { titles: 'flat', top: Math.ceil(font + 8), titleFont: font, titleEvery: 1, over: 0 };
+  if (heads.some((name) => clusters(name).some(isWide))) {
     const tallest = heads.reduce((most, name) => Math.max(most, standingHeight(name, font)), 0);
-    return made('upright', tallest + 10, font, every);
+    const top = Math.ceil(tallest + 10);
+    return { titles: 'upright', top, titleFont: font, titleEvery: everyNth(font, cell), over: 0 };
   }
   // Lines of text at 45° are closer together than their columns.
   const slanted = Math.max(8, Math.min(font, 0.68 * cell));
-  const apart = Math.max(1, Math.ceil((slanted + 1) / (0.7 * cell) - 0.5));
-  const shown = heads.filter((_, n) => n % apart === 0);
+  const every = Math.max(1, Math.ceil((slanted + 1) / (0.7 * cell) - 0.5));
+  const shown = heads.filter((_, n) => n % every === 0);
   const reach = shown.reduce((most, name) => Math.max(most, textWidth(name, slanted)), 0);
-  const last = heads.length - 1 - ((heads.length - 1) % apart);
-  const over = 0.71 * textWidth(heads[last] ?? '', slanted) - (heads.length - last - 0.5) * cell;
-  return made('slanted', 0.71 * (reach + slanted) + 6, slanted, apart, Math.max(0, Math.ceil(over)));
+  const over = shown.reduce((most, name, n) => {
+    const end = (n * every + 0.5) * cell + 0.71 * textWidth(name, slanted) + 4;
+    return Math.max(most, end - heads.length * cell);
+  }, 0);
+  const top = Math.ceil(0.71 * (reach + slanted) + 6);
+  return { titles: 'slanted', top, titleFont: slanted, titleEvery: every, over: Math.ceil(over) };
 }
 
 /** The characters of a standing label, one under another. */
@@ -71,11 +92,15 @@ export function stacked(text: string): string[] {
 
 /** Whether a label stands rather than lies on its side: one with Chinese in it, or of one character. */
 export function stands(name: string): boolean {
-  return clusters(name).some(isWide) || clusters(name).length === 1;
+  return width(name) > clusters(name).length || clusters(name).length === 1;
 }
 
 function standingHeight(name: string, font: number): number {
   return stands(name) ? (font + 1) * stacked(name).length : textWidth(name, font);
+}
+
+function everyNth(font: number, cell: number): number {
+  return Math.max(1, Math.ceil((font + 1) / cell));
 }
 
 function labelSize(cell: number): number {

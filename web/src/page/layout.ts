@@ -10,9 +10,9 @@ export type Section = { blocks: { block: Block; place: number }[]; across: numbe
 /** What is broad, if anything, and sections in columns: beside it where there is room, else below it. */
 export type Row = { broad: Section | null; columns: Section[] };
 
-/** Pixels that a column has, a page, and what stands beside something broad at least. */
+/** Pixels that a page has, a column of it, and what stands beside something broad at least. */
+export const PAGE = 1150;
 const COLUMN = 590;
-const PAGE = 1150;
 const BESIDE = 420;
 
 /** A page from top to bottom: its sections, each with its heading, and within one what is broad apart from what is not. */
