@@ -5,7 +5,8 @@ The page is built by the Node on PATH where there is one that Vite runs on, else
 the build alone. What was built from the same sources already is not built again: `_ui/.stamp` holds their digest.
 CUTAWAY_SKIP_UI=1 builds no page.
 
-`python hatch_build.py` makes the catalogues; `python hatch_build.py npm WORDS` runs npm in web/.
+`python hatch_build.py` makes the catalogues, `python hatch_build.py page` the page; `python hatch_build.py npm WORDS`
+runs npm in web/.
 """
 
 import hashlib
@@ -171,4 +172,7 @@ if __name__ == "__main__":
         sys.exit(
             subprocess.run([*npm, *sys.argv[2:]], cwd=here / "web", env=environment, check=False).returncode
         )
-    compile_catalogues(here)
+    if sys.argv[1:] == ["page"]:
+        build_page(here)
+    else:
+        compile_catalogues(here)

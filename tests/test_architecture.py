@@ -121,6 +121,7 @@ FLOORS: dict[str, tuple[set[str], ...]] = {
         {"answering", "guard"},
         {"app"},
         {"server"},
+        {"notebook"},
     ),
     "train": (
         {"recipe", "machine", "objective", "state"},

@@ -5,5 +5,10 @@ import { defineConfig } from 'vite';
 export default defineConfig({
   base: './',
   plugins: [svelte()],
-  build: { outDir: '../src/cutaway/serve/_ui', emptyOutDir: true, target: 'es2022' },
+  build: {
+    outDir: '../src/cutaway/serve/_ui',
+    emptyOutDir: true,
+    // The oldest browsers that know CSS's light-dark().
+    target: ['chrome123', 'firefox120', 'safari17.5'],
+  },
 });

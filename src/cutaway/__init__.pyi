@@ -20,6 +20,7 @@ from .errors import CutawayError as CutawayError
 from .inspection.questions.anatomy import Anatomy as Anatomy
 from .inspection.questions.anatomy import anatomy as anatomy
 from .models.build import build as build
+from .serve.notebook import explore as explore
 from .tap import TAPS as TAPS
 from .tap import Trace as Trace
 from .text.tokens.tokenizer import Encoding as Encoding

@@ -153,6 +153,16 @@ def test_options_of_the_run_stay_in_what_is_asked_next(translator: Path) -> None
             assert "它's" in words and words[-4:] == ["--target", "It's", "--to", "en"]
 
 
+def test_a_text_may_be_given_apart_to_a_question_that_makes_its_own_run(translator: Path) -> None:
+    session = Session(str(translator))
+    for name in ("cover", "align"):
+        question = find_question(name)
+        apart = session.ask(question, "好久不见。", {"beam": 2})
+        assert apart.json() == session.ask(question, None, {"text": "好久不见。", "beam": 2}).json()
+        caption = apart.page().caption
+        assert caption is not None and caption.text == "好久不见。"
+
+
 @pytest.mark.parametrize(
     "text", ["It's fine.", 'She said "no".', "$HOME `id` !1 \\", "two\nlines", "-m", "lens"]
 )

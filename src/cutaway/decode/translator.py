@@ -62,6 +62,16 @@ class Translator:
         """What `to` may be; empty for a model of one direction."""
         return list(self._route.ways)
 
+    @property
+    def marks(self) -> dict[int, Language]:
+        """The control tokens that name a language, by id."""
+        return {mark.id: language for language, mark in self._route.ways.items()}
+
+    @property
+    def marks_target(self) -> bool:
+        """Whether a mark beside a source names the language to write, and not the source's own."""
+        return self._route.names_target
+
     def translate(
         self,
         texts: Sequence[str],

@@ -13,6 +13,7 @@ from .questions.align import compare_with_gold as compare_with_gold
 from .questions.analogy import analogy as analogy
 from .questions.anatomy import anatomy as anatomy
 from .questions.attention import attention as attention
+from .questions.cover import cover as cover
 from .questions.diff import diff as diff
 from .questions.drift import drift as drift
 from .questions.experts import experts as experts
@@ -38,6 +39,7 @@ from .source_effect import agreement as agreement
 from .source_effect import source_effect as source_effect
 from .spectra import directions as directions
 from .spectra import spectrum as spectrum
+from .units import units as units
 from .vectors import table_of as table_of
 from .weight_matrices import parameter_matrix as parameter_matrix
 from .weight_matrices import w_ov as w_ov

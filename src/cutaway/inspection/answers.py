@@ -152,8 +152,9 @@ class Session:
 
         Raises CutawayError for what does not go together.
         """
+        text, given = _apart(question, text, given)
         question.check(self.config, self.model)
-        options: dict[str, Any] = question.options(given or {})
+        options: dict[str, Any] = question.options(given)
         if question.subject == "text" and text is None:
             raise CutawayError(
                 "{question} needs a text to look into; give it as the first argument", question=question.name
@@ -171,8 +172,12 @@ class Session:
         given: Mapping[str, object] | None = None,
         progress: Progress | None = None,
     ) -> Answer:
-        """Ask with options as JSON has them. Raises CutawayError as `check` does, before any weights are read."""
-        given = dict(given or {})
+        """Ask with options as JSON has them, those of the run among them. `text` is what is looked into; of a question
+        that makes its own run of a text it is the option of that name.
+
+        Raises CutawayError as `check` does, before any weights are read.
+        """
+        text, given = _apart(question, text, given)
         options = self.check(question, text, given)
         of_run = _OF_RUN if question.subject == "text" else set()
         run_options = {name: options.pop(name) for name in of_run & set(options)}
@@ -202,6 +207,16 @@ class Session:
             "of one sentence to see what it does"
         )
         return (remark,) if several else ()
+
+
+def _apart(
+    question: Question, text: str | None, given: Mapping[str, object] | None
+) -> tuple[str | None, dict[str, object]]:
+    """The text that a run is made of, and the options: of a question that makes its own run the text is one of them."""
+    own = question.subject == "model" and "text" in (each.name for each in question.parameters)
+    if text is not None and own:
+        return None, {"text": text, **(given or {})}
+    return text, dict(given or {})
 
 
 def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:

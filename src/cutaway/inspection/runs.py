@@ -225,7 +225,7 @@ def run(
                 "{path}: this model has no output head, so it writes nothing: leave `max_new_tokens` out",
                 path=loaded.path,
             )
-        tokens = _tokens(loaded, sentence_ids(loaded, text))
+        tokens = tokens_of(loaded, sentence_ids(loaded, text))
         if isinstance(loaded.model, DecoderOnly):
             return Run(loaded, None, tokens, tokens)
         return Run(loaded, tokens, None, tokens)
@@ -235,7 +235,7 @@ def run(
         if wanted:
             greedy = own_settings(loaded).search(GREEDY, beam=1, temperature=0.0)
             ids += continue_text(loaded, [text], search=greedy, limits=Limits(wanted))[0].best.ids
-        return Run(loaded, None, _tokens(loaded, ids[:-1]), _tokens(loaded, ids[1:]))
+        return Run(loaded, None, tokens_of(loaded, ids[:-1]), tokens_of(loaded, ids[1:]))
     return _with_gaps(loaded, text)
 
 
@@ -250,7 +250,7 @@ def _translated(loaded: Loaded, text: str, target: str | None, to: Language | No
     else:
         written = [*translator.tokenizer.target.encode(target).ids, *translator.end_ids[:1]]
     whole = [*translator.start(source), *written]
-    read, outcome = _tokens(loaded, whole[:-1]), _tokens(loaded, whole[1:])
+    read, outcome = tokens_of(loaded, whole[:-1]), tokens_of(loaded, whole[1:])
     return Run(loaded, Tokens(source.ids, source.pieces), read, outcome)
 
 
@@ -270,7 +270,8 @@ def _with_gaps(loaded: Loaded, text: str) -> Run:
     return Run(loaded, tokens, None, tokens)
 
 
-def _tokens(loaded: Loaded, ids: list[int]) -> Tokens:
+def tokens_of(loaded: Loaded, ids: list[int]) -> Tokens:
+    """Ids with their pieces. CutawayError for a model without a tokenizer."""
     tokenizer = loaded.require_tokenizer()
     return Tokens(ids, [tokenizer.readable(id) for id in ids])
 

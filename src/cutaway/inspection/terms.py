@@ -27,6 +27,7 @@ ATTENTIONS = {
     "encoder": say("encoder self-attention"),
     "decoder": say("decoder self-attention"),
     "cross": say("cross-attention"),
+    "self": say("self-attention"),
 }
 
 

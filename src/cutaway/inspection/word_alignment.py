@@ -20,7 +20,7 @@ from cutaway.words import Text, say
 Groups = tuple[tuple[int, ...], ...]  # for each word, the places of its pieces
 
 _HAN = r"\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003347f"
-_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’-][^\W_{_HAN}]+)*|\S")
+WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’-][^\W_{_HAN}]+)*|\S")
 _CUT_BYTE = re.compile(r"⟨[0-9A-F]{2}⟩")
 
 _ALIGNMENT = say("the alignment")
@@ -29,7 +29,7 @@ _ALIGNMENT = say("the alignment")
 def split_words(text: str) -> list[str]:
     """Words where nobody has cut them: each Chinese character by itself, runs of other letters and digits (with an
     apostrophe or hyphen inside), and each other character that is no space."""
-    return _WORD.findall(text)
+    return WORD.findall(text)
 
 
 def word_pieces(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[str]) -> Groups:
@@ -39,7 +39,7 @@ def word_pieces(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[str]) 
     letters that Unicode holds compatible (NFKC), make no difference, nor does case.
     Raises CutawayError when the words are not what the ids spell, naming where they part.
     """
-    text, owners = _characters(tokenizer, ids)
+    text, owners = characters(tokenizer, ids)
     spelled = [(each, pieces) for letter, pieces in zip(text, owners, strict=True) for each in _fold(letter)]
     asked = [(each, at) for at, word in enumerate(words) for letter in word for each in _fold(letter)]
     for place, ((found, _), (expected, at)) in enumerate(zip(spelled, asked, strict=False)):
@@ -83,7 +83,7 @@ def word_weights(weights: Tensor, target: Groups, source: Groups) -> Tensor:
     return means @ weights @ shares
 
 
-def _characters(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tuple[int, ...]]]:
+def characters(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tuple[int, ...]]]:
     """The text of the ids, and for each of its characters the places of the pieces that spell it."""
     text = tokenizer.decode(ids)
     owners: list[tuple[int, ...]] = []

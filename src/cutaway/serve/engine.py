@@ -18,7 +18,7 @@ from cutaway.errors import CutawayError, brief, nearest
 from cutaway.page.wrapping import legible
 from cutaway.serve.refusal import Refusal, error_value, json_bytes
 from cutaway.words import Text, names_of, say
-from cutaway.zoo import TRANSLATOR, bundled, find
+from cutaway.zoo import TRANSLATOR, bundled, examples, find
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,7 +129,7 @@ class Served:
         self.id, self.given = id, given
         self.state: Literal["loading", "ready", "failed"] = "loading"
         self.error: CutawayError | None = None
-        self.facts: dict[str, object] = {}
+        self.facts: dict[str, object] = {"examples": examples(given)}
         self.running: Request | None = None
         self._session: Session | None = None
         self._kept = kept
@@ -169,7 +169,7 @@ class Served:
 
         with self._failing():
             self._session = Session(self.given)
-            self.facts = facts(self._session)
+            self.facts |= facts(self._session)
 
     def open(self) -> None:
         """Read the weights and begin to answer, in the thread of this model."""

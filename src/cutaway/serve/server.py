@@ -7,16 +7,18 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import NoReturn
 
 import uvicorn
 
 from cutaway.errors import CutawayError, reason
-from cutaway.serve.app import application
+from cutaway.serve.app import UI, application
 from cutaway.serve.engine import Engine
 from cutaway.serve.guard import CODE, Guard
 
@@ -116,36 +118,37 @@ class Server(uvicorn.Server):
 
     def __init__(
         self, engine: Engine, door: Door, started: Callable[[], None] = lambda: None,
-        frames: str = "'none'", told: bool = False,
+        frames: str = "'none'", told: bool = False, ui: Path = UI,
     ):  # fmt: skip
-        app = Guard(application(engine), door.hosts, door.code, f"cutaway-{door.port}", frames, told)
+        app = Guard(application(engine, ui), door.hosts, door.code, f"cutaway-{door.port}", frames, told)
         super().__init__(
             uvicorn.Config(
-                app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False,
+                app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False,
                 server_header=False, h11_max_incomplete_event_size=MOST_HEAD, timeout_graceful_shutdown=1,
                 timeout_keep_alive=60,
             )
         )  # fmt: skip
-        self._engine, self._door, self._started = engine, door, started
+        self.engine, self.door, self._started = engine, door, started
         self.ended_by: int | None = None
 
     def go(self) -> None:
         """Serve until a signal, or `should_exit`, ends it."""
-        asyncio.run(self.serve([self._door.socket]))
+        asyncio.run(self.serve([self.door.socket]))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._started()
-        self._engine.start()
+        self.engine.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._engine.close()
+        self.engine.close()
         await super().shutdown(sockets)
 
-    # The caller says how the process ends; uvicorn would raise the signal again.
+    # The caller says how the process ends; uvicorn would raise the signal again. Only a main thread hears signals.
     @contextmanager
     def capture_signals(self) -> "Iterator[None]":
-        signals = (signal.SIGINT, signal.SIGTERM)
+        main = threading.current_thread() is threading.main_thread()
+        signals = (signal.SIGINT, signal.SIGTERM) if main else ()
         before = {each: signal.signal(each, self._end) for each in signals}
         try:
             yield

@@ -47,7 +47,9 @@ class Packer:
                 return value
             case np.ndarray():
                 return self.array(value)
-            case list() | tuple():
+            case np.generic():
+                return self.block(value.item())
+            case Sequence():
                 return [self.block(each) for each in value]
         assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is in no block"
         fields = {each.name: self.block(getattr(value, each.name)) for each in dataclasses.fields(value)}

@@ -1,8 +1,9 @@
-"""The models that come with cutaway: each a Hugging Face folder with a model card beside its weights.
+"""The models that come with cutaway: each a Hugging Face folder with a model card beside its weights, and texts to try.
 
 This module knows paths only; `cutaway.checkpoint` opens what it finds.
 """
 
+import json
 from pathlib import Path
 
 from cutaway.errors import CutawayError, nearest
@@ -15,6 +16,15 @@ TRANSLATOR, POET, MASKED = "translate-zh-en", "poet-zh", "bert-tiny"
 def bundled() -> list[Path]:
     """The folders of the bundled models, by name. Each holds a `config.json`."""
     return sorted(folder.parent for folder in _HERE.glob("*/config.json"))
+
+
+def examples(name: str) -> list[dict[str, object]]:
+    """Texts to try a bundled model on, the best first, each with options of the question `cover`: `text`, `options`.
+    None for a model that is not bundled."""
+    file = _HERE / name / "examples.json"
+    if name not in (folder.name for folder in bundled()) or not file.is_file():
+        return []
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def find(name_or_path: str | Path) -> Path:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.inspection.changes.altered import Change, RunOf, changed, differ, same, sides
+from tests.inspection.changes.altered import Change, RunOf, changed, differ, same
 from torch import Tensor
 
 from cutaway import find, load
@@ -19,7 +19,7 @@ from cutaway.inspection.outcome import never_written
 from cutaway.inspection.runs import Run
 from cutaway.inspection.runs import run as prepare
 from cutaway.inspection.source_effect import source_effect
-from cutaway.inspection.wiring import places
+from cutaway.inspection.wiring import places, sides
 from cutaway.models.decoder_only import DecoderOnly
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.zoo import POET, TRANSLATOR
@@ -59,7 +59,7 @@ def test_it_is_the_mask_of_padding(run: Run, tokens: list[int]) -> None:
 
 def test_no_token_attends_to_it(run: Run) -> None:
     hidden = [1, 4]
-    for side in sides(run):
+    for side in sides(run.model):
         if side == "decoder" and run.source is not None:
             continue
         names = [f"{place.attention_path}.pattern" for place in places(run.model, side)]

@@ -72,7 +72,7 @@ def test_json_and_values_are_the_same_changes() -> None:
         ({"op": "embedding", "token": 0, "along": [1]}, "along has 1 tokens, expected two"),
         ({"op": "token", "force": 3}, "force needs a position `at`"),
         ({"op": "hide"}, "key 'token' is missing"),
-        ({"op": "hide", "token": []}, "token is an empty list, expected at least one position"),
+        ({"op": "hide", "token": []}, "`token` is an empty list, expected at least one position"),
         ({"op": "hide", "token": -1}, "token is -1, expected at least 0"),
         ({"op": "hide", "token": [1, 1.5]}, r"token\[1\] is 1.5, expected a whole number"),
         ({"op": "dropout", "rate": 0.1}, "key 'seed' is missing"),

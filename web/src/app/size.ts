@@ -2,7 +2,7 @@ import { locale, t } from '../i18n/words.svelte';
 import type { ModelInfo } from '../data/wire';
 
 /** How many parameters a model has, as each language counts: 9.4 million, 940 万. */
-export function size(parameters: number): string {
+function size(parameters: number): string {
   if (parameters < 10_000) return t('model.size.K', { n: parameters });
   const zh = locale() === 'zh';
   if (parameters >= (zh ? 1e8 : 1e9)) return t('model.size.B', { n: round(parameters / (zh ? 1e8 : 1e9)) });
@@ -10,14 +10,20 @@ export function size(parameters: number): string {
 }
 
 /** What a model does, in a word or two. */
-export function deed(model: ModelInfo): string {
+function deed(model: ModelInfo): string {
+  if (model.family === null) return '';
   if (model.family === 'encoder-decoder' && model.languages.length > 1) return t('model.translator');
   if (model.family === 'encoder-only' && model.questions.includes('cover')) return t('model.filler');
   return t(`model.${model.family}`);
 }
 
+/** All that is told of a model beside its name. */
+export function about(model: ModelInfo): string {
+  return model.family === null ? '' : [deed(model), size(model.parameters), shape(model)].join(' · ');
+}
+
 /** Its layers and heads. */
-export function shape(model: ModelInfo): string {
+function shape(model: ModelInfo): string {
   const { n_layers: layers, n_heads: heads, n_encoder_layers: encoder } = model;
   return model.family === 'encoder-decoder'
     ? t('model.shape.two', { encoder, layers, heads })

@@ -64,9 +64,9 @@ describe('a stream', () => {
     expect((await failure()).kind).toBe('broken');
   });
 
-  it('that breaks off is one of a server that is gone', async () => {
+  it('that breaks off is lost', async () => {
     sends(['{"progress":{"what":"x","done":1,"total":2}}\n', new TypeError('network error')]);
-    expect((await failure()).kind).toBe('offline');
+    expect((await failure()).kind).toBe('lost');
   });
 
   it('may end with an error in both languages', async () => {

@@ -1,9 +1,22 @@
-import type { Answer, ErrorKind, Models, Progress, ServerError, Text, Token, Vocabulary } from './wire';
+import type {
+  Answer,
+  ErrorKind,
+  ModelInfo,
+  Models,
+  Progress,
+  ServerError,
+  Text,
+  Token,
+  Vocabulary,
+} from './wire';
 
-/** Why there is no answer. Beside the server's kinds: it cannot be reached, or what it sent is no answer. */
+/**
+ * Why there is no answer. Beside the server's kinds: it could not be reached, the connection broke off, or what it sent
+ * is no answer.
+ */
 export class Failure extends Error {
   constructor(
-    readonly kind: ErrorKind | 'offline' | 'broken',
+    readonly kind: ErrorKind | 'offline' | 'lost' | 'broken',
     readonly text: Text | null,
     readonly details = '',
   ) {
@@ -19,7 +32,7 @@ export type Asked = {
   want?: ('page' | 'result')[];
 };
 export type Format = 'svg' | 'html' | 'json' | 'safetensors' | 'npz' | 'csv';
-type Listening = { signal?: AbortSignal | undefined; progress?: (progress: Progress) => void };
+export type Listening = { signal?: AbortSignal | undefined; progress?: (progress: Progress) => void };
 
 /** Names this page among others of the same reader, so that its newer requests take the place of its older ones. */
 export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
@@ -27,10 +40,30 @@ export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte)
 ).join('');
 let generation = 0;
 
+/** What is known of a model before its config was read. */
+const UNREAD: Omit<ModelInfo, 'id' | 'name' | 'state'> = {
+  family: null,
+  architecture: '',
+  sides: [],
+  n_layers: 0,
+  n_encoder_layers: 0,
+  n_heads: 0,
+  d_model: 0,
+  d_ff: 0,
+  vocab_size: 0,
+  max_len: 0,
+  n_experts: 0,
+  head: '',
+  parameters: 0,
+  languages: [],
+  questions: [],
+  examples: [],
+};
+
 export async function fetchModels(signal?: AbortSignal): Promise<Models> {
-  const models = await json<Models>('models', undefined, signal);
-  if (!Array.isArray(models.models)) throw new Failure('broken', null, 'models');
-  return models;
+  const sent = await json<Models>('models', undefined, signal);
+  if (!Array.isArray(sent.models)) throw new Failure('broken', null, 'models');
+  return { ...sent, models: sent.models.map((model) => ({ ...UNREAD, ...model })) };
 }
 
 export async function fetchVocabulary(signal?: AbortSignal): Promise<Vocabulary> {
@@ -55,14 +88,17 @@ export async function ask<Result = unknown>(
 ): Promise<Answer<Result>> {
   const body = { ...asked, tab: TAB, generation: ++generation };
   const response = await send(`answers/${encodeURIComponent(question)}`, body, signal);
+  let answer: Answer<Result> | null = null;
+  // Read to its end, so that the connection serves the next question too.
   for await (const line of lines(response, signal)) {
     const said = parsed(line);
     if ('progress' in said) progress?.(said.progress as Progress);
-    else if ('answer' in said && typeof said.answer === 'object') return said.answer as Answer<Result>;
+    else if ('answer' in said && typeof said.answer === 'object') answer = said.answer as Answer<Result>;
     else if ('error' in said) throw refused(said.error);
     else throw new Failure('broken', null, line.slice(0, 400));
   }
-  throw new Failure('broken', null, 'the stream ended without an answer');
+  if (!answer) throw new Failure('broken', null, 'the stream ended without an answer');
+  return answer;
 }
 
 /** One file of an answer, and its name. */
@@ -75,7 +111,7 @@ export async function fetchFile(
   try {
     return { name: named?.[1] ?? `cutaway.${asked.format}`, blob: await response.blob() };
   } catch (error) {
-    throw unreachable(error, signal);
+    throw unreachable(error, signal, 'lost');
   }
 }
 
@@ -138,7 +174,7 @@ async function* lines(response: Response, signal?: AbortSignal): AsyncGenerator<
       try {
         part = await reader.read();
       } catch (error) {
-        throw unreachable(error, signal);
+        throw unreachable(error, signal, 'lost');
       }
       rest += part.done ? decoder.decode() : decoder.decode(part.value, { stream: true });
       const whole = rest.split('\n');
@@ -168,8 +204,8 @@ function refused(error: unknown): Failure {
   return new Failure(said.kind, said.message);
 }
 
-/** AbortError as it is where the request was given up, else that the server cannot be reached. */
-function unreachable(error: unknown, signal?: AbortSignal): unknown {
+/** AbortError as it is where the request was given up, else that the server could not be reached, or no longer. */
+function unreachable(error: unknown, signal?: AbortSignal, kind: 'offline' | 'lost' = 'offline'): unknown {
   if (signal?.aborted) return signal.reason;
-  return new Failure('offline', null, String(error));
+  return new Failure(kind, null, String(error));
 }

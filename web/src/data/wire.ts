@@ -86,12 +86,14 @@ export type Caption = {
 };
 export type Page = { title: Text; blocks: Block[]; caption: Caption | null; terms: [Text, Text][] };
 
+export type Family = 'encoder-decoder' | 'decoder-only' | 'encoder-only';
 export type ModelInfo = {
   id: string;
   name: string;
   state: 'loading' | 'ready' | 'failed';
   error?: Text;
-  family: 'encoder-decoder' | 'decoder-only' | 'encoder-only';
+  /** Null until its config was read; what follows is empty until then. */
+  family: Family | null;
   architecture: string;
   sides: string[];
   n_layers: number;
@@ -201,7 +203,7 @@ export type Unit = {
   pieces: string[];
 };
 export type Cover = {
-  family: ModelInfo['family'];
+  family: Family;
   source: Unit[];
   target: Unit[];
   weights: Packed;

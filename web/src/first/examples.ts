@@ -1,19 +1,25 @@
-import { type Locale } from '../i18n/locale';
 import type { ModelInfo } from '../data/wire';
+import type { Locale } from '../i18n/locale';
+import type { Place } from '../state/place';
 import { preferences } from '../state/preferences.svelte';
+import { sorted } from '../state/place';
 
-let first: Locale | null = null;
+let opened: Locale | null = null;
 
 /**
- * The sentence that a model is shown with: its first one in the language that the page was opened in, so that another
- * language of the page changes no text that is looked at.
+ * The sentences that a model is shown with, those in the language that the page was opened in before the others:
+ * another language of the page then changes no text that is looked at.
  */
-export function example(model: ModelInfo | undefined): string | null {
-  first ??= preferences.locale;
-  const texts = model?.examples.map((each) => each.text) ?? [];
-  return texts.find((text) => isChinese(text) === (first === 'zh')) ?? texts[0] ?? null;
+export function examples(model: ModelInfo | undefined): ModelInfo['examples'] {
+  opened ??= preferences.locale;
+  const all = model?.examples ?? [];
+  const fits = (text: string): boolean => /\p{Script=Han}/u.test(text) === (opened === 'zh');
+  return [...all.filter((each) => fits(each.text)), ...all.filter((each) => !fits(each.text))];
 }
 
-function isChinese(text: string): boolean {
-  return /\p{Script=Han}/u.test(text);
+/** Where a model is first looked at: its first example; one that fills gaps has a word of it covered. */
+export function opening(model: ModelInfo): Partial<Place> {
+  const hide = model.family === 'encoder-only' ? examples(model)[0]?.options['hide'] : [];
+  const places = Array.isArray(hide) ? sorted(hide.filter((place) => Number.isInteger(place))) : [];
+  return { text: null, hide: places, light: null, options: {} };
 }

@@ -1,6 +1,6 @@
-import { ask, Failure } from '../data/client';
+import { Failure } from '../data/client';
 import type { Answer, Cover, Progress } from '../data/wire';
-import { server } from '../state/server.svelte';
+import { askPatiently } from '../state/asking';
 
 export type Wanted = { model: string; text: string; options: Record<string, unknown> };
 const KEPT = 64;
@@ -38,7 +38,7 @@ class CoverRun {
     this.#abort = abort;
     this.pending = { key, since: Date.now() };
     try {
-      const answer = await ask<Cover>(
+      const answer = await askPatiently<Cover>(
         'cover',
         { ...wanted, want: ['result'] },
         { signal: abort.signal, progress: (progress) => abort === this.#abort && (this.progress = progress) },
@@ -50,9 +50,6 @@ class CoverRun {
     } catch (error) {
       if (abort !== this.#abort) return;
       this.failure = error instanceof Failure ? error : new Failure('broken', null, String(error));
-      if (this.failure.kind === 'offline') server.lost();
-      // Asked again once the server is there, or the model open.
-      if (['offline', 'loading', 'busy'].includes(this.failure.kind)) this.#wanted = '';
     }
     this.#end();
   }

@@ -17,10 +17,10 @@ it('says data as they are and phrases in the language of the page', () => {
   speak('zh');
   expect(say({ en: 'head', zh: '头' })).toBe('头');
   expect(say('{n}')).toBe('{n}');
-  expect(t('chip.cover', { word: '$& {word}' })).toBe('盖住 $& {word}');
+  expect(t('chip.cover', { word: '$& {word}' })).toBe('遮住 $& {word}');
   speak('en');
   expect(t('model.size.K', { n: 9400 })).toBe('9,400 parameters');
-  expect(both('chip.cover', { word: '北' })).toEqual({ en: 'Cover 北', zh: '盖住 北' });
+  expect(both('chip.cover', { word: '北' })).toEqual({ en: 'Cover 北', zh: '遮住 北' });
 });
 
 it.each([

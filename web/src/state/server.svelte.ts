@@ -15,6 +15,7 @@ class Server {
   #tries = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #asking = false;
+  #waiting: (() => void)[] = [];
 
   start(): void {
     void this.#look();
@@ -27,6 +28,14 @@ class Server {
 
   retry(): void {
     void this.#look();
+  }
+
+  /** Resolves once it answers again; rejects as `signal` does. */
+  back(signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push(resolve);
+      signal?.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    });
   }
 
   find(id: string | null): ModelInfo | undefined {
@@ -45,6 +54,7 @@ class Server {
       this.vocabulary ??= await fetchVocabulary();
       this.#tries = 0;
       this.gone = null;
+      for (const resolve of this.#waiting.splice(0)) resolve();
       if (models.some((model) => model.state === 'loading')) this.#again(POLL);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;

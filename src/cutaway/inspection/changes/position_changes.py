@@ -118,10 +118,10 @@ class SetPositions(Change):
         building.add(f"{place.attention_path}.masked", edited)
 
 
-Told = Callable[[Tensor], Tensor]  # positions (T,) -> those that the model is told instead
+Renumbered = Callable[[Tensor], Tensor]  # positions (T,) -> those that the model is told instead
 
 
-def tell_vectors(building: Building, side: Side, told: Told) -> None:
+def tell_vectors(building: Building, side: Side, renumbered: Renumbered) -> None:
     """Where position vectors are added, add those of other positions."""
     stack, clock = building.stacks[side], building.clocks[side]
     table, offset = stack.embedding.positions, stack.embedding.offset
@@ -129,13 +129,13 @@ def tell_vectors(building: Building, side: Side, told: Told) -> None:
         return
 
     def edited(vectors: Tensor) -> Tensor:  # (B | 1, T, D)
-        positions = told(clock.positions(vectors.device))
+        positions = renumbered(clock.positions(vectors.device))
         return table(positions + offset)[None].to(vectors).expand_as(vectors)
 
     building.add(f"{stack.embedding_name}.position", edited)
 
 
-def tell_rotations(building: Building, side: Side, told: Told) -> None:
+def tell_rotations(building: Building, side: Side, renumbered: Renumbered) -> None:
     """Where queries and keys are rotated, rotate them by the angles of other positions."""
     clock = building.clocks[side]
     for place in places(building.model, side):
@@ -147,6 +147,6 @@ def tell_rotations(building: Building, side: Side, told: Told) -> None:
             plain = building.keep(f"{place.attention_path}.{name}")
 
             def turned(x: Tensor, plain: Callable[[], Tensor] = plain, rotary: Rotary = rotary) -> Tensor:
-                return Rotary.rotate(plain(), *rotary.angles(told(clock.positions(x.device))[None]))
+                return Rotary.rotate(plain(), *rotary.angles(renumbered(clock.positions(x.device))[None]))
 
             building.add(f"{place.attention_path}.{name}_rot", turned)

@@ -28,10 +28,10 @@ class Hide(Change):
 
     op = "hide"
     about = say(
-        "No token sees these tokens, as if the text never had them: where positions are counted absolutely, those after "
-        "them move up."
+        "No token sees these tokens, as if the text never had them: where positions are counted absolutely, those "
+        "after them move up."
     )
-    example = Example({"token": 4})
+    example = Example({"token": 2})
 
     side: Side | None = key(
         say("may be left out: the encoder where there is one, else the only stack"), default=None
@@ -40,25 +40,26 @@ class Hide(Change):
 
     def __post_init__(self) -> None:
         if not self.tokens:
-            raise CutawayError("token is an empty list, expected at least one position")
+            raise CutawayError("`token` is an empty list, expected at least one position")
 
     @property
     def tokens(self) -> tuple[int, ...]:
         return (self.token,) if isinstance(self.token, int) else self.token
 
-    def _side(self, building: Building) -> Side:
+    def reads(self, building: Building) -> Side:
+        """The stack whose tokens are hidden."""
         return building.sides(self.side or sides(building.model)[0], self.allowed)[0]
 
     def check(self, building: Building) -> None:
         for token in self.tokens:
-            building.check_position("token", token, self._side(building))
+            building.check_position("token", token, self.reads(building))
 
     def edit(self, building: Building) -> None:
-        side = self._side(building)
-        alike = (each for each in building.changes if isinstance(each, Hide) and each._side(building) == side)
+        side = self.reads(building)
+        alike = (each for each in building.changes if isinstance(each, Hide) and each.reads(building) == side)
         hidden = torch.tensor(sorted({token for each in alike for token in each.tokens}))
 
-        def told(positions: Tensor) -> Tensor:
+        def renumbered(positions: Tensor) -> Tensor:
             before = (hidden.to(positions) <= positions[:, None]).sum(dim=1)
             return (positions - before).clamp(min=0)
 
@@ -66,8 +67,8 @@ class Hide(Change):
             keys = torch.arange(masked.shape[-1], device=masked.device)
             return masked.masked_fill(torch.isin(keys, hidden.to(keys)), -math.inf)
 
-        tell_vectors(building, side, told)
-        tell_rotations(building, side, told)
+        tell_vectors(building, side, renumbered)
+        tell_rotations(building, side, renumbered)
         for token in self.tokens:
             building.add_at(stack_entry(side), side, token, torch.zeros_like)
         crossed: tuple[Side, ...] = (

@@ -108,7 +108,7 @@ def _decoded(
         assert run.source is not None
         translator = Translator(loaded)
         prompt, limits = (
-            _start(run, translator),
+            decoder_start(run, translator),
             translator.limits(run.source.ids, own.limits(max_new_tokens)),
         )
         search = own.search(BEAM, beam=beam, temperature=0.0)
@@ -132,7 +132,7 @@ def _decoded(
     return Output(best.text, best.ids, best.pieces, best.log_probs, best.score)
 
 
-def _start(run: Run, translator: Translator) -> list[int]:
+def decoder_start(run: Run, translator: Translator) -> list[int]:
     """The tokens that the decoder of this run read before it wrote: its start token, and what is forced after it."""
     assert run.target is not None
     starts = [translator.start(Source("", to, [], [], [], (), False)) for to in (None, *translator.languages)]

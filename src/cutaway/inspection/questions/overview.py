@@ -133,6 +133,7 @@ def _suggestions(found: Overview) -> Iterator[Suggestion]:
     if found.source is not None and found.target is not None:
         yield Suggestion(say("where each word looked, and what it depends on"), "align", {})
     if found.vector is None:
+        yield Suggestion(say("what is written with a word covered"), "cover", {})
         piece = found.outcome.pieces[position]
         about = say("'{piece}': where every head looked there", piece=piece)
         yield Suggestion(about, "word", {"at": position})

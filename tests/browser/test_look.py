@@ -1,0 +1,73 @@
+"""How the page looks: without faults of access, without overflow, in both languages and both colours."""
+
+from typing import Any
+
+import pytest
+from tests.browser.conftest import AXE, Open
+
+from cutaway import zoo
+
+VIEWS = {
+    "first": "#/",
+    "covered": f"#/?m={zoo.MASKED}&text=The+cat+is+here.&hide=2",
+    "poem": f"#/?m={zoo.POET}",
+    "list": "#/ask",
+    "overview": f"#/ask/overview?m={zoo.MASKED}",
+    "attention": f"#/ask/attention?m={zoo.MASKED}&layer=0&head=0",
+    "failed": f"#/ask/attention?m={zoo.MASKED}&layer=77",
+    "unknown": "#/?m=nobody&hide=x",
+}
+LANGUAGES = {"en": "English", "zh": "中文"}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_access(open_screen: Open, view: str):
+    """B40: axe finds nothing, in any view, light and dark, in both languages."""
+    screen = open_screen(VIEWS[view])
+    screen.page.evaluate(AXE.read_text(encoding="utf-8"))
+    for lang in ("en", "zh"):
+        if lang == "zh":
+            screen.page.get_by_role("button", name=LANGUAGES[lang]).click()
+        for theme in ("light", "dark"):
+            if theme == "dark" or lang == "zh":
+                screen.page.locator(".tools button").nth(1).click()
+            screen.settle()
+            found = violations(screen.page.evaluate("axe.run()"))
+            assert not found, f"{view}, {lang}, {theme}:\n" + "\n".join(found)
+    screen.forgive("status of 400")
+
+
+@pytest.mark.parametrize("opened", ["?", "models"])
+def test_access_of_what_opens(open_screen: Open, opened: str):
+    screen = open_screen(VIEWS["covered"])
+    if opened == "?":
+        screen.page.keyboard.press("?")
+    else:
+        screen.page.locator(".model").click()
+    screen.page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = violations(screen.page.evaluate("axe.run()"))
+    assert not found, "\n".join(found)
+
+
+def violations(result: dict[str, Any]) -> list[str]:
+    return [
+        f"{rule['id']}: {rule['help']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
+        for rule in result["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_nothing_reaches_beyond_the_window(open_screen: Open, lang: str):
+    """B23: at widths from a wide screen down to a small phone."""
+    screen = open_screen(go=False, lang=lang)
+    wrong = []
+    for view, place in VIEWS.items():
+        screen.go(place)
+        for width in (1280, 1024, 768, 390, 320):
+            screen.page.set_viewport_size({"width": width, "height": 800})
+            screen.settle()
+            if screen.overflow() > 0:
+                wrong.append(f"{view} at {width}: {screen.overflow()} px")
+    assert not wrong, "\n".join(wrong)
+    screen.forgive("status of 400")

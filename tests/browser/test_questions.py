@@ -1,0 +1,65 @@
+"""Every question of every bundled model in the browser: nothing that its page says is missing."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.browser.conftest import Open, Screen
+from tests.serve.test_answers import TEXTS, asked, needed
+
+from cutaway.inspection.question import find_question
+from cutaway.words import LOCALES, Locale
+
+# All that is written on the page or said of its parts, without spaces.
+ALL = """() => [
+  document.querySelector("article").textContent,
+  ...[...document.querySelectorAll("article *")].flatMap((each) =>
+    ["aria-label", "title", "aria-description", "placeholder"].map((name) => each.getAttribute(name) ?? "")),
+].join("\\n").replace(/\\s+/g, "")"""
+
+
+def texts(value: object, locale: Locale) -> Iterator[str]:
+    """Every text in what was sent of a page."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        if value.keys() == set(LOCALES):
+            yield value[locale]
+            return
+        for name, each in value.items():
+            if name not in {"kind", "f16", "f32", "scale", "align", "of"}:
+                yield from texts(each, locale)
+    elif isinstance(value, list):
+        for each in value:
+            yield from texts(each, locale)
+
+
+def show(screen: Screen, model: str, question: str) -> dict[str, Any]:
+    """Ask it by a link, as a reader would; the page as it was sent."""
+    text = TEXTS[model] if find_question(question).subject == "text" else None
+    options = "".join(f"&{name}={json.dumps(value)}" for name, value in needed(question, model).items())
+    place = f"#/ask/{question}?m={model}{'' if text is None else f'&text={text}'}{options}"
+    with screen.page.expect_response(lambda response: "/answers/" in response.url, timeout=60_000) as heard:
+        screen.page.evaluate("(place) => { location.hash = encodeURI(place) }", place)
+    last = json.loads(heard.value.text().strip().splitlines()[-1])
+    assert "answer" in last, last
+    screen.page.wait_for_selector(f"article[data-question='{question}'], .answer[aria-busy=false] article")
+    return last["answer"]["page"]
+
+
+@pytest.mark.parametrize("model", TEXTS)
+def test_all_words_of_a_page_are_in_the_browser(open_screen: Open, model: str):
+    """B15: in both languages; a block of an unknown kind would lack them."""
+    screen = open_screen(f"#/ask?m={model}")
+    wrong = []
+    for question in (question for other, question in asked() if other == model):
+        page = show(screen, model, question)
+        for locale in LOCALES:
+            if screen.page.locator("html").get_attribute("lang") != {"en": "en", "zh": "zh-Hans"}[locale]:
+                screen.page.get_by_role("button", name={"en": "English", "zh": "中文"}[locale]).click()
+            shown = screen.page.evaluate(ALL)
+            lacking = {each for each in texts(page, locale) if re.sub(r"\s+", "", each) not in shown}
+            wrong += [f"{question}, {locale}: {each!r}" for each in sorted(lacking)[:5]]
+    assert not wrong, "\n".join(wrong)
