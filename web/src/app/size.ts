@@ -1,7 +1,7 @@
 import { locale, t } from '../i18n/words.svelte';
 import type { ModelInfo } from '../data/wire';
 
-/** How many parameters a model has, as each language counts: 9.4 million, 940 万. */
+/** How many parameters a model has, as each language counts: by millions, or by ten thousands. */
 function size(parameters: number): string {
   if (parameters < 10_000) return t('model.size.K', { n: parameters });
   const zh = locale() === 'zh';

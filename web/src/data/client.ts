@@ -88,14 +88,17 @@ export async function ask<Result = unknown>(
 ): Promise<Answer<Result>> {
   const body = { ...asked, tab: TAB, generation: ++generation };
   const response = await send(`answers/${encodeURIComponent(question)}`, body, signal);
+  let answer: Answer<Result> | null = null;
+  // Read to its end, so that the connection serves the next question too.
   for await (const line of lines(response, signal)) {
     const said = parsed(line);
     if ('progress' in said) progress?.(said.progress as Progress);
-    else if ('answer' in said && typeof said.answer === 'object') return said.answer as Answer<Result>;
+    else if ('answer' in said && typeof said.answer === 'object') answer = said.answer as Answer<Result>;
     else if ('error' in said) throw refused(said.error);
     else throw new Failure('broken', null, line.slice(0, 400));
   }
-  throw new Failure('broken', null, 'the stream ended without an answer');
+  if (!answer) throw new Failure('broken', null, 'the stream ended without an answer');
+  return answer;
 }
 
 /** One file of an answer, and its name. */

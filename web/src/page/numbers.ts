@@ -11,7 +11,18 @@ export function number(value: number, digits = 4): string {
     const size = String(Math.abs(power)).padStart(2, '0');
     return `${trimmed(mantissa)}e${power < 0 ? '-' : '+'}${size}`;
   }
-  return trimmed(value.toFixed(Math.max(0, digits - 1 - power)));
+  return trimmed(fixed(value, Math.max(0, digits - 1 - power)));
+}
+
+/** So many places; what lies in the middle goes to the even neighbour, as Python rounds: 0.0625 is 0.062. */
+function fixed(value: number, places: number): string {
+  const scaled = Math.abs(value) * 10 ** places;
+  // Only a sum of few powers of two can lie in the middle, and its product is exact.
+  const between = scaled % 1 === 0.5 && Number.isInteger(value * 2 ** 30);
+  const even = between && Math.floor(scaled) % 2 === 0;
+  return even
+    ? (Math.sign(value) * (Math.floor(scaled) / 10 ** places)).toFixed(places)
+    : value.toFixed(places);
 }
 
 function trimmed(text: string): string {
@@ -22,19 +33,19 @@ function trimmed(text: string): string {
 export function nats(value: number): string {
   if (Number.isNaN(value)) return 'nan';
   if (Math.abs(value) < 0.005) return '0.00';
-  return (value > 0 ? '+' : '') + value.toFixed(2);
+  return (value > 0 ? '+' : '') + fixed(value, 2);
 }
 
 /** A value among many: three places, without the sign of a zero; −∞ for what a mask hides. */
 export function threePlaces(value: number): string {
   if (!Number.isFinite(value)) return number(value);
-  return Math.abs(value) < 0.0005 ? '0.000' : value.toFixed(3);
+  return Math.abs(value) < 0.0005 ? '0.000' : fixed(value, 3);
 }
 
 /** A value by itself: three places, or two digits and a power of ten where that says nothing. */
 export function told(value: number): string {
   if (!Number.isFinite(value)) return number(value);
-  return value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(3);
+  return value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : fixed(value, 3);
 }
 
 /**
@@ -45,7 +56,7 @@ export function written(value: number, scale: Scale): string {
   if (Number.isNaN(value)) return 'NaN';
   const size = Math.abs(value);
   if (size < 0.005 || value === -Infinity) return '';
-  const text = value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+  const text = fixed(value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
   return scale === 'signed' && value > 0 ? `+${text}` : text;
 }
 
