@@ -30,6 +30,7 @@ from cutaway.inspection.runs import Run
 from cutaway.models.build import FAMILIES
 from cutaway.tap import TAPS
 from cutaway.train.recipe import Recipe
+from cutaway.train.word_recipe import WordRecipe
 from cutaway.words import LOCALES, Locale
 from cutaway.zoo import TRANSLATOR
 
@@ -367,10 +368,10 @@ def chinese() -> str:
     return checkpoints(DOCS / "zh" / "checkpoints.md", head, names, "能")
 
 
-def training(page: Path, locale: Locale) -> str:
-    """docs/training.md in either language, with every key of a recipe as its class declares it."""
+def training(page: Path, locale: Locale, recipe: type = Recipe) -> str:
+    """A page in either language, with every key of a recipe as its class declares it."""
     before, after = _around(page)
-    return before + "".join(_tables(Recipe, "", "[{}]", locale)) + after
+    return before + "".join(_tables(recipe, "", "[{}]", locale)) + after
 
 
 def _tables(cls: type, path: str, heading: str, locale: Locale) -> Iterator[str]:
@@ -408,6 +409,8 @@ def _bounds(known: Key) -> list[str]:
 PAGES = {
     DOCS / "training.md": partial(training, DOCS / "training.md", "en"),
     DOCS / "zh" / "training.md": partial(training, DOCS / "zh" / "training.md", "zh"),
+    DOCS / "word-vectors.md": partial(training, DOCS / "word-vectors.md", "en", WordRecipe),
+    DOCS / "zh" / "word-vectors.md": partial(training, DOCS / "zh" / "word-vectors.md", "zh", WordRecipe),
     DOCS / "vocabulary.md": partial(vocabulary, "en"),
     DOCS / "zh" / "vocabulary.md": partial(vocabulary, "zh"),
     DOCS / "questions.md": partial(questions, "en"),

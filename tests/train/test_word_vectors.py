@@ -314,6 +314,7 @@ def test_sequences_of_numbers_are_words_too(recipe: Path, tmp_path: Path) -> Non
     ("change", "said"),
     [
         ("train.windw=3", r"unknown key 'train\.windw' \(did you mean 'window'\?\)"),
+        ("run.device=cuda", "run.device is 'cuda': word vectors are learned on the CPU"),
         ("train.window=0", r"train\.window is 0, expected 1 to 1,000"),
         (
             "model.context=skipgram",

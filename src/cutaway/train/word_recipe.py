@@ -110,6 +110,13 @@ class WordRecipe:
     data: TextsPart = key("what is learned from")
     train: WordTrainPart = key("how it is learned", default=WordTrainPart())
 
+    def __post_init__(self) -> None:
+        if self.run.device not in ("auto", "cpu"):
+            raise CutawayError(
+                "run.device is {device!r}: word vectors are learned on the CPU; leave it out",
+                device=self.run.device,
+            )
+
     @property
     def folder(self) -> Path:
         return Path(self.run.folder or os.path.join("runs", self.run.name))
