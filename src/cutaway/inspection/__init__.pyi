@@ -19,6 +19,7 @@ from .questions.diff import diff as diff
 from .questions.drift import drift as drift
 from .questions.experts import experts as experts
 from .questions.explain import explain as explain
+from .questions.flow import flow as flow
 from .questions.gradients import gradients as gradients
 from .questions.lens import lens as lens
 from .questions.logit import logit as logit
