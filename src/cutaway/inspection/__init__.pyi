@@ -13,11 +13,13 @@ from .questions.align import compare_with_gold as compare_with_gold
 from .questions.analogy import analogy as analogy
 from .questions.anatomy import anatomy as anatomy
 from .questions.attention import attention as attention
+from .questions.candidates import candidates as candidates
 from .questions.cover import cover as cover
 from .questions.diff import diff as diff
 from .questions.drift import drift as drift
 from .questions.experts import experts as experts
 from .questions.explain import explain as explain
+from .questions.flow import flow as flow
 from .questions.gradients import gradients as gradients
 from .questions.lens import lens as lens
 from .questions.logit import logit as logit

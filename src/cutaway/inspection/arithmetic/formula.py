@@ -82,7 +82,7 @@ class Rule:
     """
 
     left: str
-    right: str | Callable[["Sheet"], str]
+    right: str | Callable[["Places"], str]
     reads: Mapping[str, "str | Read | Constant"]
     further: Mapping[str, "Callable[[Sheet], int | slice]"] = field(default_factory=dict)
     note: Phrase | Callable[["Sheet"], Phrase | None] | None = None
@@ -107,35 +107,54 @@ FUNCTIONS: dict[str, Callable[[Rounded], Rounded]] = {
 }  # fmt: skip
 
 
-class Sheet:
-    """One number worked out by its rule: `formula`, `operands` in the order in which they are read, `result`, `note`.
+class Places:
+    """Where a number of a value stands by its rule, and `formula`: how the rule is written there. No value is read."""
 
-    With `slopes` the operands' values carry the gradient of the result.
-    """
-
-    def __init__(self, record: Record, rule: Rule, index: tuple[int, ...], slopes: bool = False):
-        self.record, self._rule, self._slopes = record, rule, slopes
+    def __init__(self, rule: Rule, index: tuple[int, ...]):
+        self._rule = rule
         places = index[len(index) - len(rule.letters) :]
         self._places: dict[str, int | slice] = dict(zip(rule.letters, places, strict=True))
-        self._read: dict[str, Rounded] = {}
-        self.operands: list[Operand] = []
-        self.note: Phrase | None = None
-        right = rule.right if isinstance(rule.right, str) else rule.right(self)
-        self.formula = f"{rule.left} = {right}"
-        if rule.work is None:
-            self.result = self._sum(_words(right, rule.reads))
-        else:
-            self.result = rule.work(self, *map(self.read, rule.reads))
-        if slopes and self.result.value.requires_grad:
-            self.result.value.backward()
-        if self.note is None:
-            self.note = rule.note(self) if callable(rule.note) else rule.note
 
     def __getitem__(self, place: str) -> int:
         """The number that a place of an index stands for."""
         number = self.at(place)
         assert isinstance(number, int), f"the formula runs over {place}"
         return number
+
+    def at(self, place: str) -> int | slice:
+        """What is read at a place of an index: one number, or a line."""
+        return self._places[place]
+
+    @property
+    def right(self) -> str:
+        """The right side as it is written here."""
+        return self._rule.right if isinstance(self._rule.right, str) else self._rule.right(self)
+
+    @property
+    def formula(self) -> str:
+        return f"{self._rule.left} = {self.right}"
+
+
+class Sheet(Places):
+    """One number worked out by its rule: `operands` in the order in which they are read, `result`, `note`.
+
+    With `slopes` the operands' values carry the gradient of the result.
+    """
+
+    def __init__(self, record: Record, rule: Rule, index: tuple[int, ...], slopes: bool = False):
+        super().__init__(rule, index)
+        self.record, self._slopes = record, slopes
+        self._read: dict[str, Rounded] = {}
+        self.operands: list[Operand] = []
+        self.note: Phrase | None = None
+        if rule.work is None:
+            self.result = self._sum(_words(self.right, rule.reads))
+        else:
+            self.result = rule.work(self, *map(self.read, rule.reads))
+        if slopes and self.result.value.requires_grad:
+            self.result.value.backward()
+        if self.note is None:
+            self.note = rule.note(self) if callable(rule.note) else rule.note
 
     def at(self, place: str) -> int | slice:
         """What is read at a place of an index: one number, or a line."""

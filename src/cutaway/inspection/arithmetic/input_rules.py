@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from cutaway.inspection.arithmetic.formula import Constant, Further, Read, Reads, Rule, Rules, Sheet
+from cutaway.inspection.arithmetic.formula import Constant, Further, Places, Read, Reads, Rule, Rules, Sheet
 from cutaway.inspection.arithmetic.record import Record
 from cutaway.inspection.arithmetic.rounding import Rounded
 from cutaway.inspection.arithmetic.shared_rules import norm_rule
@@ -55,7 +55,7 @@ def _position(record: Record, path: str, module: Embedding) -> Rule:
     half = record.config.d_model // 2
     steps = max(half - 1 if record.config.sinusoid == "halves_m2m" else half, 1)
 
-    def right(at: Sheet) -> str:
+    def right(at: Places) -> str:
         return f"{'sin' if at['d'] < half else 'cos'}(pos / 10000^(i/n))"
 
     def wave(at: Sheet, pos: Rounded, i: Rounded, n: Rounded) -> Rounded:

@@ -24,12 +24,27 @@ RESULTS: dict[str, Phrase] = {
     "pooled": say("the text's vector, made of those of its tokens"),
     "sentence_vector": say("the text's vector, of length 1"),
 }
+# What lies between taps, by the last part of its name, as TAPS has it.
+BETWEEN: dict[str, tuple[str, Phrase]] = {
+    "sum": ("B T D", say("all that is added up here, before the norm")),
+    "q_proj": ("B T HE", say("queries of all heads, before each head's norm")),
+    "k_proj": ("B S KE", say("keys of all heads, before each head's norm")),
+    "up": ("B T F", say("what the gate of a gated feed-forward network is multiplied with")),
+    "out_norm": ("B T D", say("what a sublayer writes, normalised before it is added")),
+    "dense": ("B T D", say("the first matrix of a masked model's output head")),
+    "norm": ("B T D", say("what the output matrix of a masked model reads")),
+}
 
 
 class Record:
-    """The value of every tap of one run, and on demand what lies between taps, made by the model's own modules."""
+    """The value of every tap of one run, and on demand what lies between taps, made by the model's own modules.
 
-    def __init__(self, run: Run, edit: Mapping[str, Edit] | None = None):
+    With `watch` only what it names is recorded, each tap reduced as it says, and what lies between is made of that.
+    """
+
+    def __init__(
+        self, run: Run, edit: Mapping[str, Edit] | None = None, watch: Mapping[str, Edit] | None = None
+    ):
         self.loaded, self.model, self.config = run.loaded, run.model, run.model.config
         self.source, self.target, self.outcome = run.source, run.target, run.outcome
         if self.model.training and self.config.dropout:
@@ -37,7 +52,11 @@ class Record:
                 "the model is in training mode, where dropout makes every number random; call model.eval() first"
             )
         self.inputs = run.inputs  # ids, or source and target: (1, T)
-        _, trace = (run.forward if isinstance(self.model.head, Head) else run.hidden)(["*"], edit)
+        if watch is not None and "head.logits" not in watch:
+            trace = run.seen(watch)
+        else:
+            forward = run.forward if isinstance(self.model.head, Head) else run.hidden
+            _, trace = forward(["*"] if watch is None else watch, edit)
         self.taps = {name: calls[0] for name, calls in trace.calls.items()}
         self._values: dict[str, Tensor] = {**self.inputs, **self.taps}
         self._between: dict[str, Callable[[], Tensor]] = {}
@@ -106,4 +125,7 @@ class Record:
             return say("a fixed table")
         if name in self.inputs:
             return say("the token's id")
-        return TAPS[name.rpartition(".")[2]][1] if name in self.taps else RESULTS.get(name, "")
+        if name in RESULTS:
+            return RESULTS[name]
+        table, last = TAPS if name in self.taps else BETWEEN, name.rpartition(".")[2]
+        return table[last][1] if last in table else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cutaway.inspection.arithmetic.formula import Constant, Further, Read, Reads, Rule, Rules, Sheet
+from cutaway.inspection.arithmetic.formula import Constant, Further, Places, Read, Reads, Rule, Rules, Sheet
 from cutaway.inspection.arithmetic.input_rules import alibi_rules, embedding_rules, rotary_rules
 from cutaway.inspection.arithmetic.record import Record
 from cutaway.inspection.arithmetic.rounding import ACTIVATIONS, Rounded, softmax
@@ -19,8 +19,9 @@ from cutaway.nn.norm import PostNorm, SandwichNorm
 from cutaway.words import Phrase, say
 
 
-def stack_rules(record: Record, side: Side, memory: str) -> Rules:
-    """Of a side's whole stack with the embedding that feeds it; `memory` is the name of what cross-attention reads."""
+def stack_rules(record: Record, side: Side, memory: str, layer: int | None = None) -> Rules:
+    """Of a side's whole stack with the embedding that feeds it, or of one layer alone with what stands before and after
+    all layers; `memory` is the name of what cross-attention reads."""
     stack = stack_of(record.model, side)
     rules = embedding_rules(record, side, stack_entry(side))
     for name in ("rotary", "local_rotary"):
@@ -30,6 +31,9 @@ def stack_rules(record: Record, side: Side, memory: str) -> Rules:
         rules |= alibi_rules(record, f"{side}.relative")
     last = ""
     for place in places(record.model, side):
+        if layer not in (None, place.layer):
+            last = f"{place.path}.resid_post"
+            continue
         if last:
             rules[f"{place.path}.resid_pre"] = _same("resid_pre", last, say("the block before leaves it"))
         for sublayer in place.sublayers:
@@ -133,7 +137,7 @@ def _rotated(place: Place, letter: str, head: str, token: str) -> Rules:
         return {}
     name, q = f"{place.attention_path}.{letter}", f"{letter}[{head},{token},"
 
-    def right(at: Sheet) -> str:
+    def right(at: Places) -> str:
         return f"{q}e] · cos[{token},e] {'-' if at['e'] < half else '+'} {q}e'] · sin[{token},e]"
 
     pair = say("e' is the other coordinate of the pair: e + E/2 for the first half, e - E/2 for the second")
@@ -153,7 +157,7 @@ def _masked(place: Place) -> Rule:
     if place.side == "cross":
         return Rule("masked[h,t,s]", text, reads)
 
-    def why(at: Sheet) -> Phrase | None:
+    def why(at: Places) -> Phrase | None:
         if stack.causal and at["s"] > at["t"]:
             return say("the key stands after the query")
         if window is not None and at["s"] <= at["t"] - window:

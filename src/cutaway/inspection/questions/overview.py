@@ -137,6 +137,9 @@ def _suggestions(found: Overview) -> Iterator[Suggestion]:
         piece = found.outcome.pieces[position]
         about = say("'{piece}': where every head looked there", piece=piece)
         yield Suggestion(about, "word", {"at": position})
+        about = say("what else might stand there, with temperature, top-k and top-p")
+        yield Suggestion(about, "candidates", {"at": position})
+    yield Suggestion(say("one token's whole way through the model"), "flow", {})
     where = f"{first.layer}.{first.head}"
     head = {"side": first.side, "layer": first.layer, "head": first.head}
     about = say("the strongest head, {where}: which token weighs which", where=where)
