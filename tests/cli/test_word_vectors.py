@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def test_the_questions_of_points(cutaway, vectors: Path):
     answer = json.loads(found.out)
     assert answer["result"]["answers"][0]["piece"] == "王后"
     assert f"load_vectors(find({str(vectors)!r}))" in answer["python"]
-    space: dict[str, object] = {}
+    space: dict[str, Any] = {}
     exec(answer["python"], space)
     assert space["result"].answers[0].piece == "王后"
     for question in (

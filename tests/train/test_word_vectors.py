@@ -14,6 +14,7 @@ from tests.real.data import shared
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from cutaway import CutawayError, load_vectors
+from cutaway.config import parse
 from cutaway.inspection import neighbours
 from cutaway.models.word2vec import Word2Vec, Word2VecConfig, all_rows, huffman
 from cutaway.train.machine import Interrupts
@@ -43,6 +44,10 @@ step_words = 10_000
 save_every = 2
 """
 WORDS = ["the", "king", "rules", "land", "queen"]
+
+
+def config_of(**values: object) -> Word2VecConfig:
+    return parse(Word2VecConfig, {"family": "word2vec", **values}, "test")
 
 
 def plan(ids: list[int], config: Word2VecConfig, window: int = 1, **changes: object) -> Plan:
@@ -110,7 +115,7 @@ def by_autograd(model: Word2Vec, plan: Plan, ids: list[int], rate: float) -> flo
 @pytest.mark.parametrize("context", ["skip-gram", "cbow"])
 def test_a_step_is_that_of_autograd(context: str, output: str, ngrams: int) -> None:
     values = {"vocab_size": 5, "d_model": 7, "min_n": ngrams, "max_n": ngrams, "buckets": 11}
-    config = Word2VecConfig(**{"family": "word2vec", "context": context, "output": output} | values)
+    config = config_of(context=context, output=output, **values)
     torch.manual_seed(3)
     ours, theirs = Word2Vec(config), Word2Vec(config)
     for table in ours.parameters():
@@ -145,7 +150,7 @@ def test_one_pair_by_hand() -> None:
 def test_the_mean_loss_is_exact_over_millions_of_pairs(context: str) -> None:
     """faults.md, kind 27: a sum in 32 bits loses what is added to it. Outputs that are 0 and stay so have a loss of
     log 2 each."""
-    config = Word2VecConfig(family="word2vec", vocab_size=5, d_model=1, context=context)
+    config = config_of(vocab_size=5, d_model=1, context=context)
     made = plan([0, 1, 2, 4] * 500_000, config, window=9)
     model = Word2Vec(config)
     loss, pairs = learn(made, 0, 1, *tables(model), 0.0, np.uint64(1))

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from cutaway.checkpoint.word_vectors import save_vectors
-from cutaway.config import to_dict
+from cutaway.config import parse, to_dict
 from cutaway.errors import CutawayError
 from cutaway.models.word2vec import Word2Vec, Word2VecConfig, all_rows, huffman
 from cutaway.text.corpus import raw_lines
@@ -53,7 +53,7 @@ def train_vectors(recipe: WordRecipe, interrupted: Interrupts | None = None) -> 
         give_back_memory()
         torch.manual_seed(recipe.run.seed)
         values = to_dict(recipe.model) | {"vocab_size": len(text.words)}
-        model = Word2Vec(Word2VecConfig(**values))
+        model = Word2Vec(parse(Word2VecConfig, values, recipe.run.name))
         trainer = WordTrainer(recipe, model, text, folder, progress)
         if newest is not None:
             trainer.resume(newest)
@@ -207,7 +207,8 @@ class WordTrainer:
     def _part(self, epoch: int, part: int) -> tuple[float, int]:
         first, last = self.parts[part : part + 2].tolist()
         seed = np.uint64(draw_seed(self.recipe.run.seed, epoch, part))
-        return self._learn(self.plan, first, last, *self._tables(), self._rate(epoch, part), seed)
+        loss, pairs = self._learn(self.plan, first, last, *self._tables(), self._rate(epoch, part), seed)
+        return float(loss), int(pairs)
 
     def _tables(self) -> tuple[np.ndarray, np.ndarray]:
         """The two matrices, which share their memory with the model's."""
