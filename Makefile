@@ -5,7 +5,7 @@
 #   make fmt     format and mend what ruff can   make slow    the tests that take minutes
 #   make bench   speed side by side with transformers and TransformerLens, on this machine
 #   make docs    write what the code says and prints into the pages
-#   make pictures  draw the pages' pictures with cutaway itself
+#   make pictures  draw the pages' pictures with cutaway itself; make screenshots  those of the explorer
 #   make words   bring the catalogue of Chinese up to date with the phrases in the code
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
@@ -26,7 +26,7 @@ NPM := $(BIN)/python hatch_build.py npm
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: demo serve test check fmt slow bench docs pictures words clean
+.PHONY: demo serve test check fmt slow bench docs pictures screenshots words clean
 
 demo: $(RUNS)
 	@$(BIN)/cutaway demo
@@ -63,6 +63,9 @@ docs: $(DEVELOPS)
 
 pictures: $(DEVELOPS)
 	@$(BIN)/python -m docs.pictures
+
+screenshots: $(DEVELOPS) $(PAGE)
+	@$(BIN)/python -m docs.screenshots
 
 words: $(DEVELOPS)
 	@$(BIN)/python -m docs.catalogue
