@@ -19,7 +19,9 @@ function deed(model: ModelInfo): string {
 
 /** All that is told of a model beside its name. */
 export function about(model: ModelInfo): string {
-  return model.family === null ? '' : [deed(model), size(model.parameters), shape(model)].join(' · ');
+  return model.family === null
+    ? ''
+    : [deed(model), size(model.parameters), model.n_layers ? shape(model) : ''].filter(Boolean).join(' · ');
 }
 
 /** Its layers and heads. */
