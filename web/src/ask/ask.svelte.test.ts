@@ -65,7 +65,7 @@ describe('the list of questions', () => {
       },
     });
     flushSync();
-    expect([...target().querySelectorAll('h3')].map((each) => each.textContent)).toEqual([
+    expect([...target().querySelectorAll('h2')].map((each) => each.textContent)).toEqual([
       'The whole text（中文）',
       'Layers（中文）',
       'Changes（中文）',
