@@ -18,6 +18,7 @@ from benchmarks import (
     tracing,
     training,
     translation,
+    word2vec,
 )
 from benchmarks.measure import CLOCKS, QUICK, Effort, Row
 
@@ -30,6 +31,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "start": start.measure,
     "opening": opening.measure,
     "experts": experts.measure,
+    "word2vec": word2vec.measure,
 }
 
 TABLE_WIDTH = 110  # columns, also where the output is no terminal

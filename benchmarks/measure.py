@@ -42,13 +42,15 @@ class Effort:
     gpt2_small: bool = True  # beside TransformerLens in GPT-2 small's shape, else in the sizes above
     lengths: tuple[int, ...] = (8, 16, 32, 64, 128, 256)  # at which attention is measured
     matrix: int = 1024  # rows and columns of the product that shows the machine's rate
+    words: int = 4_000_000  # of text that word vectors learn from
+    widths: tuple[int, ...] = (100, 300)  # of word vectors
     calls: int = 200_000  # of something that takes nanoseconds
 
 
 QUICK = {
     "rounds": 1, "vocab_size": 120, "d_model": 32, "n_layers": 1, "n_heads": 2, "d_ff": 48, "rows": 4,
     "bundled": False, "sentences": 4, "new_tokens": 3, "traced": 8, "gpt2_small": False, "lengths": (8,), "matrix": 64,
-    "calls": 1000,
+    "words": 20_000, "widths": (16,), "calls": 1000,
 }  # fmt: skip
 
 

@@ -1,6 +1,9 @@
 from .checkpoint.folder import Loaded as Loaded
 from .checkpoint.folder import load as load
 from .checkpoint.folder import save as save
+from .checkpoint.word_vectors import WordVectors as WordVectors
+from .checkpoint.word_vectors import load_vectors as load_vectors
+from .checkpoint.word_vectors import save_vectors as save_vectors
 from .config import ModelConfig as ModelConfig
 from .decode.beam import beam_search as beam_search
 from .decode.conversation import Conversation as Conversation

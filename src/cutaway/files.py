@@ -39,10 +39,13 @@ def marked_encoding(data: bytes) -> str | None:
 
 def likely_encoding(data: bytes, beginning: bytes) -> str | None:
     """The encoding that bytes which are not UTF-8 text are most likely in, as iconv calls it: by the mark at the
-    beginning of their file or by their zeros, and GB18030 where they are frequent Chinese characters of it; None where
+    beginning of their file or by their zeros, else the one in which they are frequent Chinese characters; None where
     nothing tells."""
     if marked := marked_encoding(beginning):
         return marked
+    for name in ("UTF-16LE", "UTF-16BE"):
+        if _mostly_chinese(data.decode(name, errors="replace")):
+            return name
     if 0 in data:
         if 5 * data.count(0) < 2 * len(data):
             return None
@@ -57,6 +60,13 @@ def likely_encoding(data: bytes, beginning: bytes) -> str | None:
     leads = [each.encode("gb18030")[0] for each in foreign]
     usual = sum(0xA1 <= lead <= 0xA3 or 0xB0 <= lead <= 0xD7 for lead in leads)
     return "GB18030" if 3 * usual >= 2 * len(foreign) > 0 else None
+
+
+def _mostly_chinese(text: str) -> bool:
+    """Whether nine in ten characters are Chinese, with their punctuation and what a page of them has of ASCII."""
+    ours = sum("\0" < each <= "~" or "\u3000" <= each <= "\u303f" or "\u4e00" <= each <= "\u9fff" or
+               "\uff00" <= each <= "\uffef" for each in text)  # fmt: skip
+    return 10 * ours >= 9 * len(text) > 0
 
 
 def read_text(path: Path) -> str:

@@ -97,6 +97,12 @@ class Server:
         with urllib.request.urlopen(self.address + path, timeout=60) as response:
             return response.read()
 
+    def post(self, path: str, body: str) -> bytes:
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(self.address + path, body.encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.read()
+
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()

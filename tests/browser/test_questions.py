@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tests.browser.conftest import Open, Screen
 from tests.serve.test_answers import TEXTS, asked, needed
 
 from cutaway.inspection.question import find_question
+from cutaway.page.blocks import Edit
 from cutaway.words import LOCALES, Locale
 
 # All that is written on the page or said of its parts, without spaces.
@@ -32,7 +33,9 @@ def texts(value: object, locale: Locale) -> Iterator[str]:
             if name not in {"kind", "f16", "f32", "scale", "align", "of"}:
                 yield from texts(each, locale)
     elif isinstance(value, list):
-        for each in value:
+        # a part of an edited text: what happened to it, which is drawn, and its words
+        edited = len(value) == 3 and value[0] in get_args(Edit)
+        for each in value[1:] if edited else value:
             yield from texts(each, locale)
 
 
@@ -41,12 +44,16 @@ def show(screen: Screen, model: str, question: str) -> dict[str, Any]:
     text = TEXTS[model] if find_question(question).subject == "text" else None
     options = "".join(f"&{name}={json.dumps(value)}" for name, value in needed(question, model).items())
     place = f"#/ask/{question}?m={model}{'' if text is None else f'&text={text}'}{options}"
-    with screen.page.expect_response(lambda response: "/answers/" in response.url, timeout=60_000) as heard:
-        screen.page.evaluate("(place) => { location.hash = encodeURI(place) }", place)
-    last = json.loads(heard.value.text().strip().splitlines()[-1])
-    assert "answer" in last, last
-    screen.page.wait_for_selector(f"article[data-question='{question}'], .answer[aria-busy=false] article")
-    return last["answer"]["page"]
+    screen.page.evaluate("(place) => { location.hash = encodeURI(place) }", place)
+    # The question's name stands above its answer.
+    screen.page.wait_for_selector(f".view header code:text-is('{question}')")
+    screen.page.wait_for_selector(".answer[aria-busy=false] article, .wrong", timeout=60_000)
+    assert screen.page.locator(".wrong").count() == 0, screen.page.locator(".wrong").inner_text()
+    name, body = screen.asked[-1].split(" ", 1)
+    assert name == question
+    return json.loads(screen.server.post(f"api/v1/answers/{question}", body).splitlines()[-1])["answer"][
+        "page"
+    ]
 
 
 @pytest.mark.parametrize("model", TEXTS)

@@ -107,15 +107,17 @@ def test_bad_bytes_on_standard_input(cutaway, translator: Path):
     )
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["mixed", "Chinese"])
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [("gb18030", "GB18030"), ("utf-16", "UTF-16"), ("utf-32", "UTF-32"), ("utf-16-le", "UTF-16LE"),
      ("utf-16-be", "UTF-16BE"), ("utf-32-le", "UTF-32LE"), ("utf-32-be", "UTF-32BE")],
 )  # fmt: skip
 def test_another_encoding_is_called_by_its_name_with_a_command_that_works(
-    cutaway, encoding: str, named: str, translator: Path, tmp_path: Path
+    cutaway, encoding: str, named: str, alone: bool, translator: Path, tmp_path: Path
 ):
-    text = "Hello, how are you?\n今天天气很好，我们去公园。\n"
+    # text without Latin letters has no zeros in UTF-16
+    text = "今天天气很好，我们去公园。\n" if alone else "Hello, how are you?\n今天天气很好，我们去公园。\n"
     file = tmp_path / "a b.txt"
     file.write_bytes(text.encode(encoding))
     whole = cutaway("translate", "-m", translator, "-f", file)

@@ -72,7 +72,7 @@ def test_nothing_is_overwritten(cutaway, poet: Path, tmp_path: Path):
     assert (result.code, result.out) == (2, "")
     assert result.err == "error: full: holds files already; give a new or an empty folder\n"
     result = cutaway("convert", poet, "full/mine.txt")
-    assert result.err == "error: full/mine.txt: a file, expected a folder to write to\n"
+    assert result.err == "error: full/mine.txt: a file that is already there; give a new name\n"
     assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
     (tmp_path / "empty").mkdir()
     assert cutaway("convert", poet, "empty").code == 0

@@ -90,7 +90,7 @@ def test_a_models_own_settings_stand_unless_told_otherwise(cutaway, poet: Path, 
 def test_less_room_than_asked_for_is_said(cutaway, poet: Path):
     most = load(poet).config.max_len
     result = cutaway("generate", "今天", "-m", poet, "--max-new-tokens", most, "--temperature", "0")
-    assert result.err.startswith(f"note: max_new_tokens is {most}, but after the ")
+    assert result.err.startswith(f"note: max_new_tokens is {most}, but only ")
     refused = cutaway("generate", "今天", "-m", poet, "--min-new-tokens", most)
     assert refused.code == 2
     assert f"at least {most} new tokens were asked for" in refused.err

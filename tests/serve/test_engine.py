@@ -47,21 +47,21 @@ def lines(opened: socket.socket) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file.read().splitlines() if line.startswith(b"{")]
 
 
-def test_the_guard_changes_nothing():
+def test_the_guard_changes_nothing(translator: Path):
     """An answer under the guard is that without it, bit for bit."""
-    session = Session("translate-zh-en")
+    session = Session(str(translator))
     request = Request(Engine(["bert-tiny"]).model("bert-tiny"), "", lambda *_: b"", lambda event: None)
     for name, text, options in (
         ("lens", "好久不见。", {}), ("align", None, {"text": "好久不见。"}), ("explain", "好久不见。", {}),
-        ("diff", "好久不见。", {"changes": [{"op": "head", "side": "cross", "layer": 3, "head": 1}]}),
+        ("diff", "好久不见。", {"changes": [{"op": "head", "side": "cross", "layer": 1, "head": 1}]}),
     ):  # fmt: skip
         plain = session.ask(find_question(name), text, options).json()
         with Trace(session.loaded.model, edit={"*.resid_pre": request.guard}):
             assert session.ask(find_question(name), text, options, request.report).json() == plain
 
 
-def test_a_search_stops_at_the_next_block():
-    session = Session("translate-zh-en")
+def test_a_search_stops_at_the_next_block(translator: Path):
+    session = Session(str(translator))
     model = session.loaded.model
     request = Request(Engine(["bert-tiny"]).model("bert-tiny"), "", lambda *_: b"", lambda event: None)
     stopped_at = 0.0
@@ -76,14 +76,14 @@ def test_a_search_stops_at_the_next_block():
     def counted(x: Any) -> Any:
         nonlocal met
         met += 1
-        # in the midst of the search
-        if met == 200:
+        # in the midst of the search: two blocks read, then two for each token
+        if met == 13:
             stop()
         return guard(x)
 
     with pytest.raises(Stopped), Trace(model, edit={"*.resid_pre": counted}):
-        session.ask(find_question("align"), None, LONG["options"], request.report)
-    assert met == 200
+        session.ask(find_question("align"), None, {"text": "我爱你。", "beam": 8}, request.report)
+    assert met == 13
     assert time.thread_time() - stopped_at < 0.1
 
 
@@ -264,6 +264,26 @@ def test_a_damaged_model_is_said_to_be(tmp_path: Path, masked: Path):
     reply = serving.ask("lens", tmp_path.name, "a")
     assert (reply.status, reply.kind) == (500, "failed")
     assert serving.ask("lens", masked.name, "one [MASK] two").status == 200
+    serving.server.should_exit = True
+
+
+def test_word_vectors_are_served_too(tmp_path: Path):
+    file = tmp_path / "animals.vec"
+    file.write_text("4 3\ncat 1 0 0\ndog 0.9 0.1 0\ncow 0.8 0.3 0.1\nsun 0 0 1\n")
+    serving = started(Engine([str(file)]))
+    [told] = json.loads(serving.get("/api/v1/models").body)["models"]
+    assert (told["id"], told["state"], told["vocab_size"], told["d_model"]) == ("animals", "ready", 4, 3)
+    assert told["sides"] == []
+    assert "neighbours" in told["questions"]
+    assert "lens" not in told["questions"]
+    answer = serving.ask("neighbours", "animals", options={"token": "cat", "top": 1}, want=["result"]).last[
+        "answer"
+    ]
+    assert "dog" in json.dumps(answer["result"])
+    refused = serving.ask("lens", "animals", "cat")
+    assert (refused.status, refused.kind) == (400, "bad_request")
+    refused = serving.post("tokenize", {"model": "animals", "text": "cat"})
+    assert (refused.status, refused.kind) == (400, "bad_request")
     serving.server.should_exit = True
 
 

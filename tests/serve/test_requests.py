@@ -14,7 +14,7 @@ from tests.serve.conftest import Reply, Serving
 
 from cutaway.inspection.options import Parameter
 from cutaway.inspection.question import RUN_OPTIONS, all_questions, find_question, names
-from cutaway.serve import app, guard
+from cutaway.serve import app, guard, server
 from cutaway.serve.refusal import STATUS
 
 TEXT = "我爱你。"
@@ -165,6 +165,31 @@ def test_heads_that_are_too_large_or_none(serving: Serving, data: bytes):
                 found = b""
         assert not found or re.match(rb"HTTP/1.1 (400|414|431) ", found), found[:100]
     assert serving.health()["state"] == "ok"
+
+
+def test_a_head_that_comes_too_slowly(serving: Serving, monkeypatch: pytest.MonkeyPatch):
+    """S12: neither at first nor after an answer is a connection held open by single bytes."""
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    whole = f"GET /api/v1/health HTTP/1.1\r\nHost: localhost:{serving.port}\r\n\r\n".encode()
+    for first in (b"", whole):
+        with serving.open(first) as opened:
+            if first:
+                assert opened.recv(65536).startswith(b"HTTP/1.1 200 ")
+            begun = time.monotonic()
+            try:
+                for each in whole[:-1]:
+                    opened.sendall(bytes([each]))
+                    time.sleep(0.1)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            # of the 50 bytes hardly any were taken
+            assert time.monotonic() - begun < 3
+    # who is in time may wait for the answer
+    with serving.open(whole) as opened:
+        time.sleep(0.5)
+        assert opened.recv(65536).startswith(b"HTTP/1.1 200 ")
+        opened.sendall(whole)
+        assert opened.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 # JSON that two readers could understand differently.

@@ -13,7 +13,7 @@ from cutaway.inspection.changes.lists import OPS, read_changes
 from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
 from cutaway.page.colours import NEGATIVE, POSITIVE, WEIGHT, opaque
 from cutaway.tap import TAPS
-from cutaway.zoo import bundled, find
+from cutaway.zoo import bundled, examples, find
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,9 @@ def test_models(serving: Serving):
     assert "align" not in models["poet-zh"]["questions"]
     assert "lens" not in headless["questions"]
     assert models["poet-zh"]["languages"] == []
+    assert models["bert-tiny"]["examples"] == examples("bert-tiny")
+    assert models["bert-tiny"]["examples"]
+    assert headless["examples"] == []
 
 
 def test_colours_are_those_of_pages(serving: Serving):

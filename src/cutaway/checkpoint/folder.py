@@ -21,6 +21,7 @@ from cutaway.checkpoint.stored import Contents
 from cutaway.checkpoint.strangers import about_file, about_folder, quantised_by
 from cutaway.checkpoint.table import Architecture
 from cutaway.checkpoint.weights import WEIGHTS, found_in, open_weights, write_weights
+from cutaway.checkpoint.word_vectors import TYPE as VECTORS_TYPE
 from cutaway.config import ModelConfig, parse, to_dict
 from cutaway.errors import CutawayError, about, brief
 from cutaway.files import check_links, inside, read_inside, read_text, write_json
@@ -190,6 +191,12 @@ def _open_folder(folder: Path) -> Contents:
     if not (folder / "config.json").exists() and (advice := about_folder(folder)):
         raise CutawayError("{folder}: no model there; {advice}", folder=folder, advice=advice)
     config = read_inside(folder, "config.json")
+    if config.get("model_type") == VECTORS_TYPE:
+        raise CutawayError(
+            "{folder}: word vectors, and no model that reads texts; ask them with cutaway inspect neighbours, analogy, "
+            "similarity or projection, or open them with load_vectors",
+            folder=folder,
+        )
     check_links(folder, [path for path in folder.iterdir() if path.is_symlink() and path.is_file()])
     if not found_in(folder) and (advice := _about_weights(folder)):
         raise CutawayError(

@@ -5,13 +5,16 @@ import re
 from enum import StrEnum
 from pathlib import Path
 from shutil import copyfile
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cutaway.cli.help import argument, described, option
 from cutaway.cli.terminal import note, tell, write_table
 from cutaway.errors import CutawayError
 from cutaway.words import told
 from cutaway.zoo import find
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Dtype(StrEnum):
@@ -32,7 +35,10 @@ UNITS = {"": 1, "B": 1} | {
 }
 
 
-@described("Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json.")
+@described(
+    "Write a model as a Hugging Face folder: config.json, model.safetensors and tokenizer.json.\n\nWord vectors become "
+    "a folder too, or by the ending of OUT a file for other tools: .bin and .vec (word2vec's), .txt (GloVe's)."
+)
 def convert(
     model: Annotated[str, argument("A bundled model's name, a model's folder, or a GGUF file.")],
     out: Annotated[Path, argument("The folder to write; it must be empty, or not be there yet.")],
@@ -42,10 +48,13 @@ def convert(
     shard_size: Annotated[
         str | None, option("Most weights in one file, such as 500MB; not given: one file for all.")
     ] = None,
+    top: Annotated[
+        int | None, option("Word vectors: keep only so many words, the first of the file.", min=2)
+    ] = None,
 ) -> None:
     most = None if shard_size is None else size_in_bytes(shard_size)
     if out.exists() and not out.is_dir():
-        raise CutawayError("{out}: a file, expected a folder to write to", out=out)
+        raise CutawayError("{out}: a file that is already there; give a new name", out=out)
     if out.is_dir() and any(out.iterdir()):
         raise CutawayError("{out}: holds files already; give a new or an empty folder", out=out)
     if not out.absolute().parent.is_dir():
@@ -55,6 +64,16 @@ def convert(
     path = find(model)
 
     import torch
+
+    from cutaway.checkpoint.word_vectors import holds_vectors
+
+    if holds_vectors(path):
+        if shard_size is not None:
+            raise CutawayError("word vectors are written as one file: leave --shard-size out")
+        convert_vectors(path, out, None if dtype is None else getattr(torch, dtype), top)
+        return
+    if top is not None:
+        raise CutawayError("--top belongs to word vectors: a model keeps all of its words")
 
     from cutaway.checkpoint.folder import load, open_contents, read_config, save
     from cutaway.checkpoint.parameters import unread
@@ -87,6 +106,26 @@ def convert(
         note(told("left out, since no forward pass here reads them: ") + names)
     if loaded.tokenizer is None:
         note("the model has no tokenizer, so none was written")
+
+
+def convert_vectors(path: Path, out: Path, dtype: "torch.dtype | None", top: int | None) -> None:
+    """Word vectors as a folder, or by the ending of `out` as a file of another tool."""
+    import torch
+
+    from cutaway.checkpoint.word_vectors import first_words, load_vectors, save_vectors
+
+    opened = load_vectors(path)
+    for remark in opened.notes:
+        note(remark)
+    if top is not None:
+        opened = first_words(opened, top)
+    save_vectors(out, opened.model, opened.words, dtype or torch.float32)
+    tell(
+        "{out}: {count:,} vectors of {width} numbers",
+        out=out,
+        count=len(opened.words),
+        width=opened.config.d_model,
+    )
 
 
 def size_in_bytes(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`cutaway evaluate`: BLEU and chrF of a translator on a test set."""
+"""`cutaway evaluate`: BLEU and chrF of a translator on a test set; analogies and judged pairs for word vectors."""
 
 import json
 import sys
@@ -10,22 +10,25 @@ import typer
 
 from cutaway.cli.arguments import Alpha, Beam, ModelName
 from cutaway.cli.help import argument, described, option
-from cutaway.cli.terminal import note, one_line, tell, write
+from cutaway.cli.terminal import note, one_line, tell, write, write_table
 from cutaway.cli.translate import open_translator
 from cutaway.errors import CutawayError, nearest
 from cutaway.words import listed, say, told
-from cutaway.zoo import TRANSLATOR
+from cutaway.zoo import TRANSLATOR, find
 
 _BATCH = 64  # texts between two reports of progress
 
 
 @described(
-    "Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and chrF, with signatures."
+    "Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and chrF, with signatures.\n\n"
+    "Word vectors are measured with --analogies and --word-pairs."
 )
 def evaluate(
-    source: Annotated[Path, argument("The texts to translate, one a line.")],
-    reference: Annotated[Path, argument("Their translations, one a line.")],
-    to: Annotated[str, option("The language to translate into: zh, en, or another that the model names.")],
+    source: Annotated[Path | None, argument("The texts to translate, one a line.")] = None,
+    reference: Annotated[Path | None, argument("Their translations, one a line.")] = None,
+    to: Annotated[
+        str | None, option("The language to translate into: zh, en, or another that the model names.")
+    ] = None,
     labels: Annotated[
         Path | None, option("A file with a label for every line (Tatoeba's cmn_Hans …).")
     ] = None,
@@ -35,8 +38,28 @@ def evaluate(
     length_penalty: Alpha = None,
     limit: Annotated[int | None, option("Use the first lines only.", min=1)] = None,
     out: Annotated[Path | None, option("Write the translations to this file.")] = None,
+    analogies: Annotated[
+        list[Path] | None,
+        option("Word vectors: a file such as questions-words.txt, four words a line; may be repeated."),
+    ] = None,
+    word_pairs: Annotated[
+        list[Path] | None,
+        option("Word vectors: a file such as WordSim353, two words and a number a line; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, option("One JSON object with the scores.", "--json")] = False,
 ) -> None:
+    if analogies or word_pairs:
+        if source is not None:
+            raise CutawayError(
+                "a test set to translate and tests of word vectors were given; give one of them"
+            )
+        evaluate_vectors(find(model), analogies or [], word_pairs or [], as_json)
+        return
+    if source is None or reference is None or to is None:
+        raise CutawayError(
+            "a translator is measured on SOURCE and REFERENCE --to LANGUAGE, word vectors with --analogies or "
+            "--word-pairs; give one of these"
+        )
     if out is not None and not out.parent.is_dir():
         raise CutawayError(
             "{out}: there is no folder {parent} to write to; make it first", out=out, parent=out.parent
@@ -101,6 +124,43 @@ def evaluate(
         beam=search.beam,
         length_penalty=search.length_penalty.alpha,
     )
+
+
+def evaluate_vectors(path: Path, analogies: list[Path], word_pairs: list[Path], as_json: bool) -> None:
+    """Tables of what word vectors reach on files of analogies and of judged pairs."""
+    from cutaway.checkpoint.word_vectors import load_vectors
+    from cutaway.inspection.vector_scores import score_analogies, score_judged
+
+    opened = load_vectors(path)
+    for remark in opened.notes:
+        note(remark)
+    answered = {str(file): score_analogies(opened, file) for file in analogies}
+    judged = {str(file): score_judged(opened, file) for file in word_pairs}
+    if as_json:
+        parts = {file: [vars(each) for each in sections] for file, sections in answered.items()}
+        pairs = {file: vars(each) for file, each in judged.items()}
+        write(json.dumps({"analogies": parts, "word_pairs": pairs}, ensure_ascii=False))
+        return
+    for sections in answered.values():
+        rows = [
+            (
+                each.name or told("total"),
+                f"{each.right:,}",
+                f"{each.asked:,}",
+                f"{each.accuracy:.1%}",
+                f"{each.unknown:,}",
+            )
+            for each in sections
+        ]
+        headers = (told("analogies"), told("correct"), told("asked"), told("accuracy"), told("unknown words"))
+        write_table(headers, rows, right=(1, 2, 3, 4))
+    if judged:
+        rows = [
+            (each.name, f"{each.correlation:.3f}", f"{each.pairs:,}", f"{each.unknown:,}")
+            for each in judged.values()
+        ]
+        headers = (told("word pairs"), told("Spearman"), told("pairs"), told("unknown words"))
+        write_table(headers, rows, right=(1, 2, 3))
 
 
 def read_pairs(

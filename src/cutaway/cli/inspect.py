@@ -91,12 +91,12 @@ def command_of(question: "Question") -> TyperCommand:
         shared.check()
         text = _one_text(given["text"]) if question.subject == "text" else None
 
-        from cutaway.inspection.answers import Session
+        from cutaway.inspection.answers import open_session
 
         said = ((each, given[name]) for name, each in parameters.items() if given[name] not in (None, []))
         values = ((each, _value(each, text)) for each, text in said)
         options = {each.name: value for each, value in values if value != each.default}
-        answer = Session(shared.model).ask(question, text, options, progress)
+        answer = open_session(shared.model).ask(question, text, options, progress)
         for remark in answer.notes:
             note(remark)
         shared.write(answer)
@@ -173,7 +173,8 @@ class Shared:
     """The options of every question: its model, and where the answer goes beside the terminal, or in its place."""
 
     model: Annotated[
-        str, option("A bundled model's name, or a model's folder or GGUF file.", "--model", "-m")
+        str,
+        option("A bundled model's name, a model's folder or GGUF file, or word vectors.", "--model", "-m"),
     ] = TRANSLATOR
     as_json: Annotated[bool, option("Everything as one JSON object.", "--json")] = False
     python: Annotated[bool, option("The Python that returns the same numbers.", "--python")] = False

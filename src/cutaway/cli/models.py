@@ -36,8 +36,10 @@ def models() -> None:
 
 
 def family(folder: Path) -> str:
-    """`encoder-decoder`, `decoder-only` or `encoder-only`, read off the checkpoint's config.json."""
+    """`encoder-decoder`, `decoder-only`, `encoder-only` or `word2vec`, read off the checkpoint's config.json."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config.get("model_type") == "word2vec":
+        return "word2vec"
     if config.get("is_encoder_decoder"):
         return "encoder-decoder"
     return "encoder-only" if "MaskedLM" in " ".join(config.get("architectures", ())) else "decoder-only"

@@ -19,14 +19,25 @@ def train(
         list[str] | None, argument("Changes to the recipe, such as train.steps=100.", metavar="KEY=VALUE")
     ] = None,
 ) -> None:
-    from cutaway.train.recipe import read_recipe
+    from cutaway.train.word_recipe import is_of_words, read_word_recipe
 
-    plan = read_recipe(recipe, overrides or [])
+    if is_of_words(recipe):
+        of_words = read_word_recipe(recipe, overrides or [])
 
-    from cutaway.train.machine import Interrupts
-    from cutaway.train.run import train as run_recipe
+        from cutaway.train.machine import Interrupts
+        from cutaway.train.word_vectors import train_vectors
 
-    interrupts = Interrupts()
-    run_recipe(plan, interrupts)
+        interrupts = Interrupts()
+        train_vectors(of_words, interrupts)
+    else:
+        from cutaway.train.recipe import read_recipe
+
+        plan = read_recipe(recipe, overrides or [])
+
+        from cutaway.train.machine import Interrupts
+        from cutaway.train.run import train as run_recipe
+
+        interrupts = Interrupts()
+        run_recipe(plan, interrupts)
     if interrupts.received is not None:
         raise typer.Exit(interrupts.exit_code)

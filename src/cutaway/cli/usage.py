@@ -13,7 +13,7 @@ from typer._click.exceptions import (
 )
 
 from cutaway.errors import brief, nearest
-from cutaway.words import Phrase, Text, listed, names_of, say
+from cutaway.words import Phrase, Text, names_of, say
 
 
 def usage_error(error: ClickException) -> Phrase:
@@ -77,7 +77,7 @@ def _bad_value(error: BadParameter) -> Phrase:
 def _either(choices: Sequence[str]) -> Text:
     """`red`, `red or green`, `red, green or blue`."""
     *most, last = choices
-    return say("{most} or {last}", most=listed(most), last=last) if most else last
+    return say("{most} or {last}", most=names_of(most), last=last) if most else last
 
 
 def _name(error: BadParameter) -> str:

@@ -215,10 +215,9 @@ class Limits:
             return ()
         return (
             say(
-                "max_new_tokens is {most}, but after the {count} tokens that stand there first only {room} of this "
-                "model's {max_len} positions are left",
+                "max_new_tokens is {most}, but only {room} of this model's {max_len} positions are left after what "
+                "stands there first",
                 most=self.max_new_tokens,
-                count=len(prompt),
                 room=room,
                 max_len=max_len,
             ),

@@ -15,18 +15,27 @@ from torch import Tensor
 
 from cutaway import __version__
 from cutaway.checkpoint.folder import Loaded, load, open_contents, read_config
+from cutaway.checkpoint.word_vectors import WordVectors, holds_vectors, load_vectors
 from cutaway.errors import CutawayError
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection.changes.change import Change
 from cutaway.inspection.changes.lists import write_change
 from cutaway.inspection.options import Progress, Repeated
-from cutaway.inspection.question import RUN_OPTIONS, Question, Suggesting, Translating, find_question, names
+from cutaway.inspection.question import (
+    RUN_OPTIONS,
+    Question,
+    Suggesting,
+    Translating,
+    all_questions,
+    find_question,
+    names,
+)
 from cutaway.inspection.runs import run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import width
 from cutaway.text.sentence_ends import sentences
-from cutaway.words import Phrase, Text, say
+from cutaway.words import Phrase, Text, names_of, say
 from cutaway.zoo import bundled, find
 
 LINE = 80  # columns of a command before it goes on in the next line
@@ -44,6 +53,7 @@ class Answer:
     output: str | None  # what the model wrote
     result: Drawn
     notes: tuple[Phrase, ...] = ()  # what to know of how the text was read
+    opened_by: str = "load"  # the function that opens the model in Python
 
     def page(self) -> Page:
         """The result's page, captioned."""
@@ -81,8 +91,8 @@ class Answer:
         question, of_text = self.question, self.question.subject == "text"
         others = {each.name for each in question.parameters if each.is_text}
         used = [question.name, *(["run"] if of_text or others & set(self.options) else [])]
-        imports = ["from cutaway import find, load"]
-        subject, opened = "loaded", f"load(find({self.model!r}))"
+        imports = [f"from cutaway import find, {self.opened_by}"]
+        subject, opened = "loaded", f"{self.opened_by}(find({self.model!r}))"
         if question.subject == "files":
             imports = ["from cutaway import find", "from cutaway.checkpoint.folder import open_contents"]
             opened = f"open_contents(find({self.model!r}))"
@@ -152,8 +162,8 @@ class Session:
 
         Raises CutawayError for what does not go together.
         """
-        text, given = _apart(question, text, given)
         question.check(self.config, self.model)
+        text, given = _told_apart(question, text, given)
         options: dict[str, Any] = question.options(given)
         if question.subject == "text" and text is None:
             raise CutawayError(
@@ -172,12 +182,9 @@ class Session:
         given: Mapping[str, object] | None = None,
         progress: Progress | None = None,
     ) -> Answer:
-        """Ask with options as JSON has them, those of the run among them. `text` is what is looked into; of a question
-        that makes its own run of a text it is the option of that name.
-
-        Raises CutawayError as `check` does, before any weights are read.
-        """
-        text, given = _apart(question, text, given)
+        """Ask with options as JSON has them. `text` is what is looked into; of a question that makes its own run of a
+        text it is the option of that name. Raises CutawayError as `check` does, before any weights are read."""
+        text, given = _told_apart(question, text, given)
         options = self.check(question, text, given)
         of_run = _OF_RUN if question.subject == "text" else set()
         run_options = {name: options.pop(name) for name in of_run & set(options)}
@@ -209,14 +216,47 @@ class Session:
         return (remark,) if several else ()
 
 
-def _apart(
-    question: Question, text: str | None, given: Mapping[str, object] | None
-) -> tuple[str | None, dict[str, object]]:
-    """The text that a run is made of, and the options: of a question that makes its own run the text is one of them."""
-    own = question.subject == "model" and "text" in (each.name for each in question.parameters)
-    if text is not None and own:
-        return None, {"text": text, **(given or {})}
-    return text, dict(given or {})
+class VectorSession:
+    """Word vectors that questions are asked of, as `Session` has it for a model."""
+
+    def __init__(self, model: str):
+        self.path = find(model)
+        self.model = self.path.name if self.path in bundled() else str(model)
+        self.vectors = load_vectors(self.path)
+
+    def check(
+        self, question: Question, text: str | None = None, given: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
+        """Options as JSON has them, of their types. Raises CutawayError for a question that word vectors cannot answer,
+        and what does not go together."""
+        if not question.of_vectors:
+            able = [each.name for each in all_questions() if each.of_vectors]
+            raise CutawayError(
+                "{model} holds word vectors, of which {question} cannot be asked; they answer {able}",
+                model=self.model,
+                question=question.name,
+                able=names_of(able),
+            )
+        return question.options(given or {})
+
+    def ask(
+        self,
+        question: Question,
+        text: str | None = None,
+        given: Mapping[str, object] | None = None,
+        progress: Progress | None = None,
+    ) -> Answer:
+        """Ask with options as JSON has them. Raises CutawayError as `check` does."""
+        options, given = self.check(question, text, given), dict(given or {})
+        result = question(self.vectors, options, progress)
+        return Answer(
+            question, self.model, None, given, None, result, self.vectors.notes, load_vectors.__name__
+        )
+
+
+def open_session(model: str) -> Session | VectorSession:
+    """The model of a bundled name or a path, or the word vectors there, to be asked."""
+    return VectorSession(model) if holds_vectors(find(model)) else Session(model)
 
 
 def _terms_in(page: Page) -> Iterator[tuple[Text, Text]]:
@@ -237,6 +277,15 @@ def _phrases(value: object) -> Iterator[str]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from _phrases(getattr(value, field.name))
+
+
+def _told_apart(
+    question: Question, text: str | None, given: Mapping[str, object] | None
+) -> tuple[str | None, dict[str, object]]:
+    """The text that is looked into, and the options; a question of a model that makes its own run has it as one."""
+    options = dict(given or {})
+    own = question.subject == "model" and "text" in (each.name for each in question.parameters)
+    return (None, {"text": text, **options}) if own and text is not None else (text, options)
 
 
 # The same asked again.
@@ -338,5 +387,5 @@ def fields_of(value: object) -> Iterator[tuple[str, object]]:
         return
     for field in dataclasses.fields(value):
         each = getattr(value, field.name)
-        if not field.name.startswith("_") and not isinstance(each, Loaded):
+        if not field.name.startswith("_") and not isinstance(each, Loaded | WordVectors):
             yield field.name, each

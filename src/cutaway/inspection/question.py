@@ -3,9 +3,10 @@
     @question(say("What each layer would say, were it the last."), "layers", WORDS)
     def lens(run: Run, *, top: Annotated[int, Option(say("Readings of a layer."), at_least=1)] = 5) -> Lens: ...
 
-The first parameter is what is asked: a `Run` (a text on its way through a model), a `Loaded` (a model), or `Contents`
-(a model's files, whose weights are not read). Every other one is an option that says what it means; `OtherText` is
-another text for the same model, and a parameter of type `Progress` is no option but hears how far the work is.
+The first parameter is what is asked: a `Run` (a text on its way through a model), a `Loaded` (a model; with
+`WordVectors` beside it, word vectors too), or `Contents` (a model's files, whose weights are not read). Every other one
+is an option that says what it means; `OtherText` is another text for the same model, and a parameter of type `Progress`
+is no option but hears how far the work is.
 The function stays the one that Python users call, who hear of a value beyond its bounds, too. Its result lays itself
 out: `result.page()`.
 """
@@ -19,6 +20,7 @@ from pkgutil import iter_modules
 from typing import Literal, TypeVar, get_args
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.checkpoint.word_vectors import WordVectors
 from cutaway.config import ModelConfig
 from cutaway.errors import CutawayError, nearest
 from cutaway.inspection.options import Parameter, Progress, bounded, checked, read_signature
@@ -97,6 +99,7 @@ class Question:
     needs: tuple[Need, ...]
     parameters: tuple[Parameter, ...]
     progress: str | None  # the parameter that hears how far the work is
+    of_vectors: bool = False  # whether word vectors can be asked, too
 
     def check(self, config: ModelConfig, model: str) -> None:
         """CutawayError for a model that lacks what the question is about; no weights are needed to tell."""
@@ -135,7 +138,9 @@ def question(about: Phrase, group: Group, *needs: Need) -> Callable[[F], F]:
         kinds = get_args(first) or (first,)
         subject: Subject = "text" if Run in kinds else "model" if Loaded in kinds else "files"
         name = function.__name__
-        QUESTIONS[name] = Question(name, about, group, function, subject, needs, parameters, progress)
+        QUESTIONS[name] = Question(
+            name, about, group, function, subject, needs, parameters, progress, WordVectors in kinds
+        )
         return function
 
     return declare

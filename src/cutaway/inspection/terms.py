@@ -22,6 +22,7 @@ FAMILIES = {
     "encoder-decoder": say("encoder-decoder"),
     "decoder-only": say("decoder-only"),
     "encoder-only": say("encoder-only"),
+    "word2vec": say("word vectors"),
 }
 ATTENTIONS = {
     "encoder": say("encoder self-attention"),

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.checkpoint.word_vectors import WordVectors
 from cutaway.errors import CutawayError
 from cutaway.inspection.options import check_choice
 from cutaway.inspection.terms import left, right
@@ -56,6 +57,11 @@ class VectorTable(Drawn):
         sides = [] if self.tokenizer is None else list(dict.fromkeys((self.tokenizer, self.tokenizer.target)))
         return find_token(point, len(self.vectors), sides)
 
+    def point(self, point: str | int) -> tuple[int | None, Tensor]:
+        """The id and the vector (1, D) fp64 of a token, as `find` takes it."""
+        id = self.find(point)
+        return id, self.rows([id])
+
     def rows(self, ids: Sequence[int]) -> Tensor:
         """The vectors (N, D) fp64 of some ids, on the CPU."""
         chosen = torch.tensor(list(ids), dtype=torch.long, device=self.vectors.device)
@@ -65,6 +71,30 @@ class VectorTable(Drawn):
         """The whole table, some rows (N, D) fp64 at a time, on the CPU."""
         for block in self.vectors.detach().split(max(1, _VALUES_AT_ONCE // self.vectors.shape[1])):
             yield block.cpu().double()
+
+
+@dataclass(frozen=True, repr=False)
+class WordTable(VectorTable):
+    """The vectors of words, which are found by a list and not by a tokenizer."""
+
+    opened: WordVectors | None = None
+
+    @property
+    def _opened(self) -> WordVectors:
+        assert self.opened is not None
+        return self.opened
+
+    def label(self, id: int) -> str:
+        return self._opened.words.label(id)
+
+    def find(self, point: str | int) -> int:
+        return self._opened.words.find(point)
+
+    def point(self, point: str | int) -> tuple[int | None, Tensor]:
+        """The same of any word, where character n-grams make the vector of one that was never read; its id is None."""
+        if isinstance(point, str) and self._opened.words.id(point) is None:
+            return None, self._opened.vector(point)[None].double()
+        return super().point(point)
 
 
 @dataclass(frozen=True)
@@ -96,9 +126,21 @@ def table_of(loaded: Loaded, name: TableName = "embedding") -> VectorTable:
     return VectorTable(name, output, tokenizer, output is tokens.weight)
 
 
-def space_of(space: Loaded | VectorTable, table: TableName = "embedding") -> VectorTable:
-    """A table that is given, or that table of a model."""
-    return space if isinstance(space, VectorTable) else table_of(space, table)
+def space_of(space: Loaded | WordVectors | VectorTable, table: TableName = "embedding") -> VectorTable:
+    """A table that is given, or that table of a model or of word vectors: their outputs are the unembedding."""
+    if isinstance(space, VectorTable):
+        return space
+    if isinstance(space, Loaded):
+        return table_of(space, table)
+    check_choice("table", table, TableName)
+    if table == "unembedding" and space.config.output != "negative":
+        raise CutawayError(
+            "{path} has no output vector of each word (output is {output}): use embedding",
+            path=space.path,
+            output=space.config.output,
+        )
+    vectors = space.vectors if table == "embedding" else space.model.unembed.weight.detach()
+    return WordTable(table, vectors, None, opened=space)
 
 
 def nearest_rows(

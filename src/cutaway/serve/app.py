@@ -30,7 +30,7 @@ from cutaway.serve.refusal import Refusal, json_bytes
 from cutaway.words import LOCALES, Locale, Phrase, Text, said, say
 
 if TYPE_CHECKING:
-    from cutaway.inspection.answers import Session
+    from cutaway.inspection.answers import Session, VectorSession
     from cutaway.inspection.options import Progress
 
 UI = Path(__file__).with_name("_ui")
@@ -231,7 +231,9 @@ def _check_length(name: str, text: str) -> None:
         )
 
 
-def _answer(model: str, question: str, body: AskBody, session: "Session", progress: "Progress") -> bytes:
+def _answer(
+    model: str, question: str, body: AskBody, session: "Session | VectorSession", progress: "Progress"
+) -> bytes:
     from cutaway.inspection.question import find_question
     from cutaway.serve.wire import answer_value, limited
 
@@ -243,7 +245,7 @@ def _answer(model: str, question: str, body: AskBody, session: "Session", progre
 
 def _file(
     question: str, text: str | None, options: Mapping[str, object], format: str, locale: Locale,
-    session: "Session", progress: "Progress",
+    session: "Session | VectorSession", progress: "Progress",
 ) -> bytes:  # fmt: skip
     from cutaway.inspection.question import find_question
     from cutaway.inspection.saving import to_bytes

@@ -21,10 +21,10 @@ from cutaway.words import Text, names_of, say
 from cutaway.zoo import TRANSLATOR, bundled, examples, find
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from cutaway.checkpoint.folder import Loaded
-    from cutaway.inspection.answers import Session
+    from cutaway.inspection.answers import Session, VectorSession
     from cutaway.inspection.options import Progress
 
 KEPT = 256_000_000  # bytes of answers that are kept
@@ -50,7 +50,7 @@ class Failure:
 
 
 Event = Report | Failure | bytes  # the bytes are the answer
-Making = Callable[["Session", "Progress"], bytes]
+Making = Callable[["Session | VectorSession", "Progress"], bytes]
 
 
 class Stopped(Exception):
@@ -131,7 +131,7 @@ class Served:
         self.error: CutawayError | None = None
         self.facts: dict[str, object] = {"examples": examples(given)}
         self.running: Request | None = None
-        self._session: Session | None = None
+        self._session: Session | VectorSession | None = None
         self._kept = kept
         self._line: deque[Request] = deque()
         self._news = threading.Condition()
@@ -144,6 +144,11 @@ class Served:
             raise self.error
         if self._session is None or self.state == "loading":
             raise Refusal("loading", say("{model} is being opened; ask again in a moment", model=self.id))
+
+        from cutaway.inspection.answers import VectorSession
+
+        if isinstance(self._session, VectorSession):
+            raise CutawayError("{model} holds word vectors, which read no text; give a model", model=self.id)
         return self._session.loaded
 
     def check(self, question: str, text: str | None, options: Mapping[str, object]) -> None:
@@ -164,11 +169,11 @@ class Served:
 
     def read(self) -> None:
         """Its config, and what that tells of it."""
-        from cutaway.inspection.answers import Session
+        from cutaway.inspection.answers import open_session
         from cutaway.serve.facts import facts
 
         with self._failing():
-            self._session = Session(self.given)
+            self._session = open_session(self.given)
             self.facts |= facts(self._session)
 
     def open(self) -> None:
@@ -227,10 +232,10 @@ class Served:
 
     def _work(self) -> None:
         with self._failing():
-            from cutaway.serve.facts import languages
+            from cutaway.serve.facts import open_model
 
             assert self._session is not None, "read before"
-            self.facts["languages"] = languages(self._session.loaded)
+            self._model, self.facts["languages"] = open_model(self._session)
             self.state = "ready"
         while self.error is None:
             with self._news:
@@ -239,7 +244,7 @@ class Served:
                     return
                 request = self.running = self._line.popleft()
             try:
-                request.hear(self._answered(request, self._session))
+                request.hear(self._answered(request, self._session, self._model))
             except Stopped:
                 pass
             except Exception as error:
@@ -247,7 +252,7 @@ class Served:
             finally:
                 self.running = None
 
-    def _answered(self, request: Request, session: "Session") -> bytes:
+    def _answered(self, request: Request, session: "Session | VectorSession", model: "nn.Module") -> bytes:
         key = (self.id, request.key)
         if (kept := self._kept.get(key)) is not None:
             return kept
@@ -257,7 +262,7 @@ class Served:
 
         made: bytes | None = None
         try:
-            with Trace(session.loaded.model, edit={"*.resid_pre": request.guard}):
+            with Trace(model, edit={"*.resid_pre": request.guard}):
                 made = request.make(session, request.report)
         # some questions run no block, so that the guard met none
         except TapError:

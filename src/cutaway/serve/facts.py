@@ -1,8 +1,10 @@
 """What is known of a model from its config and files, as JSON has it."""
 
-from cutaway.checkpoint.folder import Loaded
+from torch import nn
+
+from cutaway.checkpoint.word_vectors import TYPE
 from cutaway.decode.translator import Translator
-from cutaway.inspection.answers import Session
+from cutaway.inspection.answers import Session, VectorSession
 from cutaway.inspection.question import all_questions, find_question
 
 SIDES = {
@@ -12,8 +14,21 @@ SIDES = {
 }
 
 
-def facts(session: Session) -> dict[str, object]:
-    """Its sizes, and the questions that can be asked of it. No weights are read."""
+def facts(session: Session | VectorSession) -> dict[str, object]:
+    """Its sizes, and the questions that can be asked of it. No weights of a model are read; word vectors are one
+    table, and have no more to tell."""
+    if isinstance(session, VectorSession):
+        model = session.vectors.model
+        return {
+            "family": TYPE,
+            "architecture": TYPE,
+            "sides": [],
+            "d_model": model.config.d_model,
+            "vocab_size": len(session.vectors.words),
+            "parameters": sum(each.numel() for each in model.parameters()),
+            "languages": [],
+            "questions": [each.name for each in all_questions() if each.of_vectors],
+        }
     config = session.config
     anatomy = session.ask(find_question("anatomy")).json()["result"]
     assert isinstance(anatomy, dict)
@@ -36,6 +51,10 @@ def facts(session: Session) -> dict[str, object]:
     }
 
 
-def languages(loaded: Loaded) -> list[str]:
-    """What a translator can be asked to translate into; empty for one of one direction, and other families."""
-    return Translator(loaded).languages if loaded.config.family == "encoder-decoder" else []
+def open_model(session: Session | VectorSession) -> tuple[nn.Module, list[str]]:
+    """What computes its answers, its weights read, and the languages that a translator can be asked to translate into;
+    none for one of one direction, and other families."""
+    if isinstance(session, VectorSession):
+        return session.vectors.model, []
+    loaded = session.loaded
+    return loaded.model, Translator(loaded).languages if loaded.config.family == "encoder-decoder" else []

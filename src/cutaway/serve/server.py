@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cutaway.errors import CutawayError, reason
 from cutaway.serve.app import UI, application
@@ -25,6 +26,7 @@ from cutaway.serve.guard import CODE, Guard
 PORT = 8765
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_HEAD = 65_536  # bytes of a request's head
+HEAD_SECONDS = 15.0  # that it has to come in
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,36 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+class Connection(H11Protocol):
+    """A connection that is closed where the head of a request does not come whole in time, however slowly it comes."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._await_head()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class Server(uvicorn.Server):
     """A server of an engine's models behind a door. SIGINT and SIGTERM end it, with a word to who waits."""
 
@@ -123,7 +155,8 @@ class Server(uvicorn.Server):
         app = Guard(application(engine, ui), door.hosts, door.code, f"cutaway-{door.port}", frames, told)
         super().__init__(
             uvicorn.Config(
-                app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False,
+                app, http=Connection, ws="none", lifespan="off", log_config=None, log_level="critical",
+                access_log=False,
                 server_header=False, h11_max_incomplete_event_size=MOST_HEAD, timeout_graceful_shutdown=1,
                 timeout_keep_alive=60,
             )

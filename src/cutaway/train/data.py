@@ -221,12 +221,12 @@ def _prepare_texts(recipe: Recipe, folder: Path, known: Tokenizer | None, tell: 
     """A causal model reads sources with split = "file" as one long text in random windows, and others as documents
     packed into rows that do not see one another."""
     data, masked = recipe.data, recipe.train.objective == "masked"
-    texts = [text for source in data.sources for text in _read_texts(source, data, tell)]
+    texts = [text for source in data.sources for text in read_texts(source, data.folder, tell)]
     if data.one_text and data.validation.hold_out is None:
         texts, held = _hold_out_ends(texts, recipe, tell)
     else:
         texts, held = _hold_out_texts(texts, recipe.held_out(len(texts)), tell)
-    held += [text for source in data.validation.sources for text in _read_texts(source, data, tell)]
+    held += [text for source in data.validation.sources for text in read_texts(source, data.folder, tell)]
     if not texts:
         raise CutawayError("the sources hold no text to train on; give files with text")
     template = "[CLS] $A [SEP]" if masked else None if data.one_text else "<s> $A"
@@ -277,8 +277,9 @@ def _text_batches(
     )
 
 
-def _read_texts(source: Source, data: DataPart, tell: Tell) -> list[str]:
-    path, report = Path(data.folder) / source.path, Report()
+def read_texts(source: Source, folder: str, tell: Tell) -> list[str]:
+    """The documents of a source of text in a folder, those of its `part`; `tell` gets a line for what was read."""
+    path, report = Path(folder) / source.path, Report()
     if source.format == "jsonl":
         texts = [text for _, (text,) in read_jsonl(path, (source.field,), source.errors, report)]
     else:

@@ -466,7 +466,7 @@ class Recipe:
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe in a TOML file with `key=value` assignments applied (`train.steps=100`; a key without a table
     is one of [train]'s or [run]'s). Raises CutawayError naming file, key and what was expected."""
-    spelled = [_spell_out(assignment) for assignment in overrides]
+    spelled = [spell_out(assignment) for assignment in overrides]
     return parse_recipe(override(read_toml(path), spelled, str(path)), str(path))
 
 
@@ -478,7 +478,8 @@ def parse_recipe(values: Mapping[str, object], where: Text) -> Recipe:
     return parse(Recipe, values, where)
 
 
-def _spell_out(assignment: str) -> str:
+def spell_out(assignment: str) -> str:
+    """An assignment of the command line with the table that its key is in."""
     name = assignment.partition("=")[0].strip()
     if "." in name:
         return assignment
@@ -494,7 +495,7 @@ FREE = {
 }
 
 
-def refuse_changes(before: Mapping[str, object], now: Recipe, folder: Path) -> None:
+def refuse_changes(before: Mapping[str, object], now: object, folder: Path) -> None:
     """Raises CutawayError naming every field in which a run that is to be resumed differs from its past, the recipe in
     the checkpoint (as plain values). A field that the older one does not know had its default."""
     old = before

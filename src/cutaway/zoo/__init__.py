@@ -13,6 +13,9 @@ _HERE = Path(__file__).parent
 TRANSLATOR, POET, MASKED = "translate-zh-en", "poet-zh", "bert-tiny"
 
 
+VECTORS = (".bin", ".vec", ".txt")  # endings of files of word vectors
+
+
 def bundled() -> list[Path]:
     """The folders of the bundled models, by name. Each holds a `config.json`."""
     return sorted(folder.parent for folder in _HERE.glob("*/config.json"))
@@ -28,7 +31,8 @@ def examples(name: str) -> list[dict[str, object]]:
 
 
 def find(name_or_path: str | Path) -> Path:
-    """The folder of a model given by the name of a bundled one, or by its path, which may be a GGUF file too.
+    """The folder of a model given by the name of a bundled one, or by its path, which may be a GGUF file or a file of
+    word vectors too.
 
     A bundled name wins over a folder of that name in the working directory; write `./name` for the latter.
 
@@ -42,7 +46,7 @@ def find(name_or_path: str | Path) -> Path:
     path = Path(name_or_path).expanduser()
     if (path / "config.json").is_file() or any(path.glob("*.gguf")):
         return path
-    if path.suffix.lower() == ".gguf" and path.is_file():
+    if path.is_file() and Path(path.name.lower().removesuffix(".gz")).suffix in (".gguf", *VECTORS):
         return path
     if path.is_dir():
         raise CutawayError("{text}: a folder without config.json, expected a model's folder", text=text)

@@ -94,7 +94,7 @@ def test_what_it_suggests_can_be_asked_as_it_stands(cutaway: command.Run, model:
     assert [words[2] for words in found] == asked
     assert asked == [
         *(["align"] if model == TRANSLATOR else []),
-        "word", "attention", "lens", "gradients", "diff", "explain",
+        "cover", "word", "attention", "lens", "gradients", "diff", "explain",
     ]  # fmt: skip
     for words in found:
         assert words[3] == text and words[words.index("-m") + 1] == model

@@ -1,7 +1,7 @@
 import { locale, t } from '../i18n/words.svelte';
 import type { ModelInfo } from '../data/wire';
 
-/** How many parameters a model has, as each language counts: 9.4 million, 940 万. */
+/** How many parameters a model has, as each language counts: by millions, or by ten thousands. */
 function size(parameters: number): string {
   if (parameters < 10_000) return t('model.size.K', { n: parameters });
   const zh = locale() === 'zh';
@@ -19,7 +19,9 @@ function deed(model: ModelInfo): string {
 
 /** All that is told of a model beside its name. */
 export function about(model: ModelInfo): string {
-  return model.family === null ? '' : [deed(model), size(model.parameters), shape(model)].join(' · ');
+  return model.family === null
+    ? ''
+    : [deed(model), size(model.parameters), model.n_layers ? shape(model) : ''].filter(Boolean).join(' · ');
 }
 
 /** Its layers and heads. */

@@ -86,7 +86,7 @@ export type Caption = {
 };
 export type Page = { title: Text; blocks: Block[]; caption: Caption | null; terms: [Text, Text][] };
 
-export type Family = 'encoder-decoder' | 'decoder-only' | 'encoder-only';
+export type Family = 'encoder-decoder' | 'decoder-only' | 'encoder-only' | 'word2vec';
 export type ModelInfo = {
   id: string;
   name: string;
@@ -203,7 +203,7 @@ export type Unit = {
   pieces: string[];
 };
 export type Cover = {
-  family: Family;
+  family: Exclude<Family, 'word2vec'>;
   source: Unit[];
   target: Unit[];
   weights: Packed;

@@ -35,6 +35,7 @@ export const en = {
   'model.encoder-decoder': 'reads a text, writes another',
   'model.decoder-only': 'writes on',
   'model.encoder-only': 'reads a text',
+  'model.word2vec': 'word vectors',
   'model.translator': 'translates',
   'model.filler': 'fills gaps',
   'model.size.M': '{n} million parameters',

@@ -36,6 +36,7 @@ export const zh: Record<keyof typeof en, string> = {
   'model.encoder-decoder': '读一段文字，写另一段',
   'model.decoder-only': '续写',
   'model.encoder-only': '阅读文字',
+  'model.word2vec': '词向量',
   'model.translator': '翻译',
   'model.filler': '填空',
   'model.size.M': '{n} 万个参数',

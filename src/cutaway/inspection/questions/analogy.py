@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.checkpoint.word_vectors import WordVectors
 from cutaway.errors import CutawayError
 from cutaway.inspection.options import Option
 from cutaway.inspection.question import question
@@ -97,7 +98,7 @@ class Analogy(Drawn):
 
 @question(say("a is to b as ? is to c: the tokens nearest to a - b + c."), "space")
 def analogy(
-    space: Loaded | VectorTable,
+    space: Loaded | WordVectors | VectorTable,
     a: Annotated[int | str, Option(say("A token: king, in king - man + woman."), positional=True)],
     b: Annotated[int | str, Option(say("The token that is taken off: man."), positional=True)],
     c: Annotated[int | str, Option(say("The token that is added: woman."), positional=True)],

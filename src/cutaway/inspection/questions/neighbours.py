@@ -8,6 +8,7 @@ from typing import Annotated
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.checkpoint.word_vectors import WordVectors
 from cutaway.errors import CutawayError, brief
 from cutaway.inspection.options import Option
 from cutaway.inspection.question import question
@@ -40,7 +41,7 @@ class Neighbours(Drawn):
 
     table: str
     measure: Measure
-    id: int | None  # of the query; None where a vector was given
+    id: int | None  # of the query; None where a vector was given, or a word whose character n-grams made one
     piece: str  # of the query; empty where a vector was given
     compared: int  # rows of the table, the query's own included
     items: tuple[Neighbour, ...]
@@ -51,7 +52,7 @@ class Neighbours(Drawn):
 
 @question(say("The tokens nearest to one."), "space")
 def neighbours(
-    space: Loaded | VectorTable,
+    space: Loaded | WordVectors | VectorTable,
     token: Annotated[int | str, Option(say("A word, a piece, or an id such as #123."), positional=True)],
     *,
     table: Annotated[TableName, Option(say("The table of the model whose rows are compared."))] = "embedding",
@@ -63,9 +64,11 @@ def neighbours(
     Raises CutawayError for a token that the table lacks, a query of length 0 under the cosine, an unknown measure.
     """
     rows = space_of(space, table)
-    id = rows.find(token)
-    (items,) = nearest_rows(rows, rows.rows([id]), top=top, measure=measure, left_out=(id,))
-    return Neighbours(rows.name, measure, id, rows.label(id), len(rows.vectors), items)
+    id, vector = rows.point(token)
+    left_out = () if id is None else (id,)
+    (items,) = nearest_rows(rows, vector, top=top, measure=measure, left_out=left_out)
+    label = str(token) if id is None else rows.label(id)
+    return Neighbours(rows.name, measure, id, label, len(rows.vectors), items)
 
 
 def nearest_to(
@@ -94,6 +97,12 @@ def _page(found: Neighbours) -> Page:
     compared, title = f"{found.compared:,}", say("Nearest to the vector in {where}", where=where)
     if found.id is not None:
         title = say("Nearest to {piece} (id {id}) in {where}", piece=found.piece, id=found.id, where=where)
+    elif found.piece:
+        title = say(
+            "Nearest to {piece} (not in the vocabulary: made of its character n-grams) in {where}",
+            piece=found.piece,
+            where=where,
+        )
     return page(
         title,
         [

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.checkpoint.word_vectors import WordVectors
 from cutaway.errors import CutawayError
 from cutaway.inspection.options import Option
 from cutaway.inspection.principal_axes import PrincipalAxes, measures, pca, plot_of
@@ -61,7 +62,7 @@ class Projection(Drawn):
 
 @question(say("Tokens drawn in a plane, and what is really near each of them."), "space")
 def projection(
-    space: Loaded | VectorTable,
+    space: Loaded | WordVectors | VectorTable,
     tokens: Annotated[tuple[int | str, ...], Option(say("One token, or at least three."), positional=True)],
     *,
     around: Annotated[

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cutaway.checkpoint.folder import Loaded
+from cutaway.checkpoint.word_vectors import WordVectors
 from cutaway.decode.sentence_settings import Pooling, read_settings
 from cutaway.decode.sentence_vectors import embed
 from cutaway.errors import CutawayError
@@ -21,7 +22,7 @@ from cutaway.inspection.wiring import output_stack
 from cutaway.page.blocks import Matrix, Page, Prose, Shaded, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Trace
-from cutaway.words import Phrase, say, say_in
+from cutaway.words import Phrase, names_of, say, say_in
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +44,7 @@ class Similarity(Drawn):
     difference: float  # cosine - sum of the shares: rounding
     pooling: Pooling  # what the model's own folder pools by
     approximate: Phrase | None  # why the model's own similarity is another number, where it is
+    of_words: bool  # whether a_i and b_j are words' own vectors, the same wherever they stand
     top: int  # how many pairs a page lists
 
     def page(self) -> Page:
@@ -53,14 +55,15 @@ class Similarity(Drawn):
     say("Why two texts are similar: the pairs of tokens that the cosine is made of."), "causes", ONE_STACK
 )
 def similarity(
-    loaded: Loaded,
+    loaded: Loaded | WordVectors,
     text: Annotated[str, Option(say("The first text."), positional=True)],
     other: Annotated[str, Option(say("The text it is compared with."), positional=True)],
     *,
     top: Annotated[int, Option(say("Pairs that are listed."), at_least=1)] = 10,
 ) -> Similarity:
     """Take the similarity of two texts apart by pairs of tokens, for mean-pooled vectors of an encoder-only or
-    decoder-only model.
+    decoder-only model; or by pairs of words, for word vectors, where a text is the mean of its words' vectors, whatever
+    stands beside them.
 
     Texts are read as `embed` reads them: with its prompt, lower-cased and cut where the model's folder says so.
     Raises CutawayError for a model of another family, and for a text without a token.
@@ -71,7 +74,7 @@ def similarity(
     shares, cosine = torch.zeros(len(a), len(b), dtype=torch.float64), 0.0
     if lengths:
         shares, cosine = a @ b.T / (len(a) * len(b) * lengths), float(mean_a @ mean_b) / lengths
-    own, approximate = read_settings(loaded.path).pooling, None
+    own, approximate = "mean" if isinstance(loaded, WordVectors) else read_settings(loaded.path).pooling, None
     if own != "mean":
         approximate = say(
             "this model's folder pools by {own!r}, which no sum over tokens gives; these are shares of mean pooling",
@@ -87,12 +90,23 @@ def similarity(
         difference=cosine - float(shares.sum()),
         pooling=own,
         approximate=approximate,
+        of_words=isinstance(loaded, WordVectors),
         top=top,
     )
 
 
-def _states(loaded: Loaded, text: str) -> tuple[Tokens, Tensor, Tensor]:
+def _states(loaded: Loaded | WordVectors, text: str) -> tuple[Tokens, Tensor, Tensor]:
     """The tokens of a text, their last hidden states (A, D) fp64, and the vector (D,) that `embed` pools of them."""
+    if isinstance(loaded, WordVectors):
+        ids, unknown = loaded.words.read(text)
+        if not ids:
+            raise CutawayError(
+                "no word of {text!r} has a vector ({unknown}); give words of the vocabulary",
+                text=text,
+                unknown=names_of(unknown[:9]) if unknown else say("none"),
+            )
+        vectors = loaded.vectors[ids].double()
+        return Tokens(ids, [loaded.words.label(id) for id in ids]), vectors, vectors.mean(dim=0)
     tokenizer, settings = loaded.require_tokenizer(), read_settings(loaded.path)
     before, after = tokenizer.around
     inner = tokenizer.encode_ids([settings.read(text)])[0]
@@ -113,6 +127,15 @@ def _states(loaded: Loaded, text: str) -> tuple[Tokens, Tensor, Tensor]:
 
 _FIRST, _SECOND = say_in("text", "first"), say_in("text", "second")
 _SHARE = say("share of the cosine")
+_OF_STATES = say(
+    "Both vectors are means of the tokens' last hidden states, so the cosine is a sum over "
+    "pairs, and exactly that. A hidden state has seen its whole text: a share belongs to "
+    "two tokens in their contexts, not to two words. Control tokens count as tokens."
+)
+_OF_WORDS = say(
+    "Both vectors are means of the words' own, so the cosine is a sum over pairs, and exactly that. A word has one "
+    "vector, whatever stands beside it: bank is the same in both its meanings."
+)
 
 
 def _page(found: Similarity) -> Page:
@@ -135,11 +158,7 @@ def _page(found: Similarity) -> Page:
             Prose(say("sum"), pairs),
             Table(columns, rows),
             Matrix(array(found.shares), first, second, _FIRST, _SECOND, _SHARE, "signed", drawn=True),
-            say(
-                "Both vectors are means of the tokens' last hidden states, so the cosine is a sum over "
-                "pairs, and exactly that. A hidden state has seen its whole text: a share belongs to "
-                "two tokens in their contexts, not to two words. Control tokens count as tokens."
-            ),
+            _OF_WORDS if found.of_words else _OF_STATES,
             to_keep_in_mind(found.approximate),
         ],
     )
