@@ -165,6 +165,15 @@ def same(found: Any, expected: Any, where: str = "result") -> None:
         assert found == expected, where
 
 
+def test_a_box_says_that_it_is_one_and_of_what(serving: Serving):
+    page = serving.ask("anatomy", "bert-tiny").last["answer"]["page"]
+    [diagram] = [each for each in page["blocks"] if each["kind"] == "Diagram"]
+    [tower] = diagram["towers"]
+    boxes = [*tower["above"], *tower["repeated"], *tower["below"]]
+    assert {each["kind"] for each in boxes} == {"Box"}
+    assert {each["of"] for each in boxes} >= {"attention", "feed-forward", "embedding"}
+
+
 def test_alone_and_among_sixteen(serving: Serving):
     """S30: the same question has the same answer, whatever else is asked meanwhile."""
 

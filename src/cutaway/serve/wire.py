@@ -37,7 +37,8 @@ class Packer:
         }
 
     def block(self, value: object) -> Any:
-        """A block with all that it holds: a dataclass has its name as `kind` beside its fields."""
+        """A block with all that it holds: a dataclass has its name as `kind` beside its fields, of which one named
+        `kind` itself is sent as `of`."""
         match value:
             case str() | Phrase():
                 return text_value(value)
@@ -53,7 +54,8 @@ class Packer:
                 return [self.block(each) for each in value]
         assert dataclasses.is_dataclass(value) and not isinstance(value, type), f"{value!r} is in no block"
         fields = {each.name: self.block(getattr(value, each.name)) for each in dataclasses.fields(value)}
-        return {"kind": type(value).__name__, **fields}
+        own = {"of": fields.pop("kind")} if "kind" in fields else {}
+        return {"kind": type(value).__name__, **fields, **own}
 
     def result(self, result: object) -> Any:
         """A result as plain values, its tensors as arrays."""

@@ -141,8 +141,8 @@ describe('labels of points', () => {
 describe('tints', () => {
   it('are mixed of the palette alone', () => {
     expect(tint(0.25, 'weight')).toBe('color-mix(in srgb, var(--weight) 37.5%, transparent)');
-    expect(tint(1, 'signed')).toBe('color-mix(in srgb, var(--above) 80.0%, transparent)');
-    expect(tint(-0.5, 'signed')).toBe('color-mix(in srgb, var(--below) 40.0%, transparent)');
+    expect(tint(1, 'signed')).toBe('color-mix(in srgb, var(--above) 75.0%, transparent)');
+    expect(tint(-0.5, 'signed')).toBe('color-mix(in srgb, var(--below) 37.5%, transparent)');
     expect([tint(null, 'weight'), tint(NaN, 'signed')]).toEqual(['transparent', 'transparent']);
     expect(gradient('weight')).toContain('var(--weight) 100.0%');
     expect(gradient('signed', 80)).toMatch(/--below\) 80.*transparent.*--above\) 80/);

@@ -1,13 +1,16 @@
 import type { Scale } from '../data/wire';
 
+/** Hundredths of the strongest tint: text has a contrast of 4.5 on it, on light and on dark paper. */
+export const STRONGEST = 75;
+
 /**
  * A colour of CSS that text can be read on: a weight from 0 to 1 by its square root, as in a heat map, or a signed
  * value from -1 to 1. Nothing for what is no number.
  */
 export function tint(value: number | null, scale: Scale): string {
   if (value === null || Number.isNaN(value)) return 'transparent';
-  if (scale === 'weight') return mixed('--weight', 75 * Math.sqrt(Math.min(1, Math.max(0, value))));
-  return mixed(value > 0 ? '--above' : '--below', 80 * Math.min(1, Math.abs(value)));
+  if (scale === 'weight') return mixed('--weight', STRONGEST * Math.sqrt(Math.min(1, Math.max(0, value))));
+  return mixed(value > 0 ? '--above' : '--below', STRONGEST * Math.min(1, Math.abs(value)));
 }
 
 /** So many hundredths of a colour of the palette on the paper. */
