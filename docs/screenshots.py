@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 
 FOLDER = Path(__file__).parent / "pictures"
 SENTENCES = {"": ("en", "她的妹妹在北京工作。"), ".zh": ("zh", "她的妹妹在北京工作。")}
-SIZE = {"width": 1280, "height": 700}
+SIZE = ViewportSize(width=1280, height=700)
 
 
 def main() -> None:
@@ -23,7 +23,10 @@ def main() -> None:
     if browser is None:
         sys.exit("error: no Chromium on PATH and none named by CUTAWAY_CHROMIUM; install one")
     command = [sys.executable, "-m", "cutaway", "serve", "translate-zh-en"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server,
+        sync_playwright() as playwright,
+    ):
         assert server.stdout is not None
         address = server.stdout.readline().split()[0]
         shown = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])

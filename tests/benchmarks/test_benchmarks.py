@@ -59,7 +59,8 @@ def test_word_vectors_beside_gensim(tmp_path: Path) -> None:
     rows = main(["word2vec", "--quick", "--out", str(tmp_path / "results.json")])
     assert [(row.part, row.peer) for row in rows] == [("word vectors", "gensim")] * 2
     for row in rows:
-        assert row.theirs is not None and row.ratio == pytest.approx(row.ours / row.theirs) and row.ratio > 0
+        assert row.theirs is not None and row.ratio is not None
+        assert row.ratio == pytest.approx(row.ours / row.theirs) and row.ratio > 0
 
 
 def test_every_figure_is_positive(measured: tuple[list[Row], Path]) -> None:

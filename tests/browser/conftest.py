@@ -16,7 +16,9 @@ from pathlib import Path
 
 import hatch_build
 import pytest
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Locator, Page, Request, sync_playwright
+from playwright.sync_api import (
+    Browser, BrowserContext, CDPSession, ConsoleMessage, Locator, Page, Request, sync_playwright,
+)  # fmt: skip
 
 from cutaway import zoo
 from cutaway.checkpoint.folder import Loaded, load
@@ -266,14 +268,13 @@ def watch(screen: Screen) -> None:
         if "/answers/" in request.url:
             screen.asked.append(f"{request.url.rsplit('/', 1)[1]} {request.post_data}")
 
+    def said(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            screen.told.append(f"console: {message.text}")
+
     screen.page.on("request", requested)
     screen.page.on("pageerror", lambda error: screen.told.append(f"thrown: {error}"))
-    screen.page.on(
-        "console",
-        lambda message: (
-            message.type in {"error", "warning"} and screen.told.append(f"console: {message.text}")
-        ),
-    )
+    screen.page.on("console", said)
 
 
 @cache
