@@ -17,7 +17,14 @@ from pathlib import Path
 import hatch_build
 import pytest
 from playwright.sync_api import (
-    Browser, BrowserContext, CDPSession, ConsoleMessage, Locator, Page, Request, sync_playwright,
+    Browser,
+    BrowserContext,
+    CDPSession,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    sync_playwright,
 )  # fmt: skip
 
 from cutaway import zoo
