@@ -1,6 +1,7 @@
 """What the build makes of web/: the page once, left out only when asked, and why it failed."""
 
 import json
+import shutil
 from pathlib import Path
 
 import hatch_build
@@ -29,6 +30,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (web / "package-lock.json").write_text(json.dumps(lock), encoding="utf-8")
     (web / "build.js").write_text(BUILD, encoding="utf-8")
     (web / "page.html").write_text("<p>one", encoding="utf-8")
+    (web / "node_modules").mkdir()
+    shutil.copy(web / "package-lock.json", web / "node_modules" / ".fetched")
     return tmp_path
 
 
@@ -43,6 +46,15 @@ def test_the_page_is_built_once_for_the_same_sources(root: Path):
     hatch_build.build_page(root)
     assert (root / UI / "index.html").read_text() == "<p>two"
     assert (root / "built").read_text() == "xx"
+
+
+def test_packages_of_another_lock_file_are_fetched_anew(root: Path, capsys: pytest.CaptureFixture[str]):
+    (root / "web" / "node_modules" / ".fetched").write_text("another")
+    hatch_build.build_page(root)
+    assert capsys.readouterr().err.splitlines() == ["npm ci --omit=dev --no-audit --no-fund", "npm run build"]
+    # What npm fetched is not all that make wants there.
+    assert not (root / "web" / "node_modules" / ".fetched").exists()
+    assert (root / UI / "index.html").exists()
 
 
 def test_a_tree_with_the_page_and_without_its_sources_is_fresh(root: Path):
