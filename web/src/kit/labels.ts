@@ -29,7 +29,7 @@ export type Laid = {
 export function laid(rows: readonly string[], columns: readonly string[], room: Room): Laid {
   const names = rows.map((name) => truncate(name, LONGEST));
   const heads = columns.map((name) => truncate(name, LONGEST));
-  const left = Math.ceil(8 + names.reduce((most, name) => Math.max(most, textWidth(name, 12)), 0));
+  const left = Math.ceil(11 + names.reduce((most, name) => Math.max(most, textWidth(name, 12)), 0));
   const tall = room.down / Math.max(1, rows.length);
   const fitted = (over: number) => {
     const across = (room.across - left - over - 2) / Math.max(1, columns.length);
