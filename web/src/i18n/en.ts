@@ -51,6 +51,7 @@ export const en = {
   'run.decoder-only': 'Write on',
   'run.encoder-only': 'Fill in',
   'run.encoder-decoder': 'Write',
+  'run.any': 'Run',
   'run.ask': 'Ask',
   'run.cancel': 'Cancel',
 
@@ -67,7 +68,7 @@ export const en = {
   'hint.both': 'Click a word written: where the model looked. Click a word read: cover it.',
   'chip.cover': 'Cover {word}',
   'chip.uncover': 'Uncover all',
-  'chip.ask': 'All questions about this sentence',
+  'chip.ask': 'All questions about it',
   'chip.explain': 'How is such a weight computed?',
   'chip.sweep': 'What if a head is off?',
 

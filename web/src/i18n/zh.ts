@@ -52,6 +52,7 @@ export const zh: Record<keyof typeof en, string> = {
   'run.decoder-only': '续写',
   'run.encoder-only': '填空',
   'run.encoder-decoder': '生成',
+  'run.any': '运行',
   'run.ask': '提问',
   'run.cancel': '取消',
 
