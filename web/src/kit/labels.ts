@@ -29,18 +29,14 @@ export type Laid = {
 export function laid(rows: readonly string[], columns: readonly string[], room: Room): Laid {
   const names = rows.map((name) => truncate(name, LONGEST));
   const heads = columns.map((name) => truncate(name, LONGEST));
-  const left = Math.ceil(8 + names.reduce((most, name) => Math.max(most, textWidth(name, 12)), 0));
+  const left = Math.ceil(11 + names.reduce((most, name) => Math.max(most, textWidth(name, 12)), 0));
   const tall = room.down / Math.max(1, rows.length);
-  const fitted = (over: number) => {
-    const across = (room.across - left - over - 2) / Math.max(1, columns.length);
-    return Math.max(2, Math.floor(Math.min(room.cell, across, tall)));
-  };
-  let cell = fitted(0);
+  const fitted = (room.across - left - 2) / Math.max(1, columns.length);
+  let cell = Math.max(2, Math.floor(Math.min(room.cell, fitted, tall)));
   let above = titled(heads, cell);
-  if (above.over) {
-    cell = fitted(above.over);
-    above = titled(heads, cell);
-  }
+  // The last label may go beyond its column.
+  while (cell > 2 && left + cell * columns.length + 2 + above.over > room.across)
+    above = titled(heads, --cell);
   const { titles, top, titleFont, titleEvery, over } = above;
   const font = labelSize(cell);
   return {
