@@ -130,7 +130,7 @@ class _Beams(Generic[C]):
         if any(sentence not in left and not self._finished[sentence] for sentence in self._sentences):
             raise nothing_left(length)
         if self._search.observe is not None:
-            self._report(self._search.observe, found, limits, live)
+            self._report(self._search.observe, found, limits, live, seen.attention)
         kept = torch.tensor(going_on, dtype=torch.long, device=live.device)
         live = live[kept]
         parents, self._last, log_probs = (
@@ -192,7 +192,12 @@ class _Beams(Generic[C]):
         return penalty.best_attainable(total, self._stepper.length, most) > finished[-1].score
 
     def _report(
-        self, observe: Callable[[BeamStep], None], found: _Candidates, limits: list[bool], live: Tensor
+        self,
+        observe: Callable[[BeamStep], None],
+        found: _Candidates,
+        limits: list[bool],
+        live: Tensor,
+        attention: Tensor | None,
     ) -> None:
         slots = self._totals.shape[1]
         for i, sentence in enumerate(self._sentences):
@@ -209,7 +214,8 @@ class _Beams(Generic[C]):
                 candidates.append(
                     Candidate(parent, id, total, "dropped" if stop and fate == "live" else fate)
                 )
-            observe(BeamStep(sentence, self._stepper.length, candidates))
+            own = None if attention is None else attention[i * slots : (i + 1) * slots]
+            observe(BeamStep(sentence, self._stepper.length, candidates, own))
 
     def _result(self, end: _End) -> Generated:
         """Walk back from the last token to the first."""

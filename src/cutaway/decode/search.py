@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from torch import Tensor
+
 from cutaway.decode.sampling import Sampling
 from cutaway.errors import CutawayError
 from cutaway.words import Phrase, say
@@ -59,11 +61,13 @@ class Candidate:
 @dataclass(frozen=True)
 class BeamStep:
     """One sentence's step, for drawing the tree: its candidates, best first. The live ones, in this order, are the
-    parents of the next step."""
+    parents of the next step. `attention` is the cross-attention of each parent, with which its continuations were
+    chosen: (K, S), or (K, L, H, S) of every layer and head; None where the search keeps none."""
 
     row: int
     length: int
     candidates: list[Candidate]
+    attention: Tensor | None = None
 
 
 @dataclass(frozen=True)

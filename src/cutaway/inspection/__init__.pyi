@@ -33,6 +33,7 @@ from .questions.rollout import rollout as rollout
 from .questions.similarity import similarity as similarity
 from .questions.svd import svd as svd
 from .questions.sweep import sweep as sweep
+from .questions.tree import tree as tree
 from .questions.values import values as values
 from .questions.word import word as word
 from .runs import Run as Run

@@ -61,7 +61,7 @@ class Answer:
         # What a question of a model reads is an option of its own.
         own = None if "text" not in self.options else str(self.options["text"])
         if isinstance(self.result, Suggesting):
-            page = page.then(self._next(self.result))
+            page = page.then(self._next(self.result, self.text or own))
         return page.explained(_terms_in(page)).captioned(
             Caption(
                 model=self.model,
@@ -73,12 +73,16 @@ class Answer:
             )
         )
 
-    def _next(self, result: Suggesting) -> Page:
+    def _next(self, result: Suggesting, text: str | None) -> Page:
         of_run = {name: value for name, value in self.options.items() if name in _OF_RUN}
         steps: list[Code] = []
         for each in result.suggestions():
-            question, options = find_question(each.question), {**each.options, **of_run}
-            steps.append(Code(each.about, continued(parts_for(question, self.model, self.text, options))))
+            question = find_question(each.question)
+            known = {one.name for one in question.parameters} | (
+                _OF_RUN if question.subject == "text" else set()
+            )
+            options = {**each.options, **{name: value for name, value in of_run.items() if name in known}}
+            steps.append(Code(each.about, continued(parts_for(question, self.model, text, options))))
         steps.append(Code(say("all questions"), "cutaway inspect --help"))
         return Page(say("What to look at next"), tuple(steps))
 

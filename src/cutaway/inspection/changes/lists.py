@@ -16,12 +16,14 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Annotated
 
 from cutaway.config import parse
 from cutaway.errors import CutawayError, about, brief, nearest
 from cutaway.files import json_value
 from cutaway.inspection.changes import attention_changes, position_changes, stream_changes, token_changes
 from cutaway.inspection.changes.change import Building, Change, errors_of_changes
+from cutaway.inspection.options import Repeated
 from cutaway.inspection.runs import Run
 from cutaway.tap import Edit
 from cutaway.words import Phrase, names_of, say
@@ -63,6 +65,21 @@ def read_changes(changes: Changes) -> ChangeList:
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise CutawayError("changes is {value}, expected a list", value=brief(listed))
     return ChangeList(_read(change, f"changes[{i}]") for i, change in enumerate(listed))
+
+
+# An option that lists changes.
+SomeChanges = Annotated[
+    Changes,
+    Repeated(
+        say(
+            "A change, such as {example}. Kinds of change, each with its own keys (docs/changes.md): {ops}.",
+            example=json.dumps({"op": "head", **OPS["head"].example.change}),
+            ops=names_of(OPS),
+        ),
+        each="change",
+        read=read_changes,
+    ),
+]
 
 
 def write_change(change: Change) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 # Shapes: T written tokens, S tokens read, N target units, M source units, H heads.
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from cutaway.inspection.changes.writing import decoder_start, write
 from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import filled_gaps, masked_positions
 from cutaway.inspection.page_parts import array
-from cutaway.inspection.question import WORDS, Translating, question
+from cutaway.inspection.question import WORDS, Suggesting, Suggestion, Translating, question
 from cutaway.inspection.questions.diff import token_edits
 from cutaway.inspection.runs import Beam, GivenTarget, Run, Tokens, ToLanguage, position_in, run, tokens_of
 from cutaway.inspection.terms import ATTENTIONS, SOURCE, TOKENS, WEIGHT
@@ -49,7 +49,7 @@ class Written:
 
 
 @dataclass(frozen=True, repr=False)
-class Cover(Translating):
+class Cover(Suggesting, Translating):
     """What a model writes while some of what it reads is covered, and where it looked.
 
     `source` and `target` are the units of what it reads and of what it writes now, `text` what that says, `base` the
@@ -88,6 +88,15 @@ class Cover(Translating):
     @property
     def output(self) -> str:
         return self.text
+
+    def suggestions(self) -> Iterator[Suggestion]:
+        if self.family == "encoder-decoder":
+            yield Suggestion(say("where each word looked, and what it depends on"), "align", {})
+            yield Suggestion(say("what else the search weighed, and why it was dropped"), "tree", {})
+        yield Suggestion(
+            say("what else might stand there, with temperature, top-k and top-p"), "candidates", {}
+        )
+        yield Suggestion(say("one token's whole way through the model"), "flow", {})
 
 
 @question(

@@ -17,9 +17,9 @@ from cutaway.decode.sentence_settings import Pooling
 from cutaway.errors import CutawayError
 from cutaway.inspection.asked import stream_taps
 from cutaway.inspection.changes.change import Change, as_it_is
-from cutaway.inspection.changes.lists import OPS, Changes, edits, read_changes, write_change
+from cutaway.inspection.changes.lists import SomeChanges, edits, read_changes, write_change
 from cutaway.inspection.changes.writing import Output, filled, write
-from cutaway.inspection.options import Option, OtherText, Repeated
+from cutaway.inspection.options import Option, OtherText
 from cutaway.inspection.outcome import divergence, forced_tokens
 from cutaway.inspection.page_parts import array, numbers_to
 from cutaway.inspection.question import question
@@ -34,7 +34,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.tap import Edit
 from cutaway.text.display import truncate
-from cutaway.words import Text, names_of, say, say_in
+from cutaway.words import Text, say, say_in
 
 _ROWS = 64  # positions whose distributions are compared at a time, in float64
 
@@ -122,18 +122,7 @@ class Comparison(Drawn):
 @question(say("The same text with changes and without: what is written, and how probable it is."), "changes")
 def diff(
     run: Run,
-    changes: Annotated[
-        Changes,
-        Repeated(
-            say(
-                "A change, such as {example}. Kinds of change, each with its own keys (docs/changes.md): {ops}.",
-                example=json.dumps({"op": "head", **OPS["head"].example.change}),
-                ops=names_of(OPS),
-            ),
-            each="change",
-            read=read_changes,
-        ),
-    ],
+    changes: SomeChanges,
     *,
     other: Annotated[
         Run | None, OtherText(say('Another text, which changes take from: op resid with "from": "other".'))

@@ -484,5 +484,5 @@ def _stream(found: Flow) -> Table:
         lengths = [each.attention, *([] if each.cross is None else [each.cross]), each.feed_forward]
         added = [Tinted(number(length), length / greatest) for length in lengths]
         rows.append([str(each.layer), *added, number(each.length), f"{each.cosine:.3f}"])
-    columns = [LAYER, *titles, say("stream after it"), say("cosine")]
+    columns = [LAYER, *titles, say("after"), say("cosine")]
     return Table(list(map(right, columns)), rows, tint=say("length, in shares of the longest"))
