@@ -1,11 +1,13 @@
 """How the page looks: without faults of access, without overflow, in both languages and both colours."""
 
+import gzip
 from typing import Any
 
 import pytest
 from tests.browser.conftest import AXE, Open
 
 from cutaway import zoo
+from cutaway.serve.app import UI
 
 VIEWS = {
     "first": "#/",
@@ -72,3 +74,11 @@ def test_nothing_reaches_beyond_the_window(open_screen: Open, lang: str):
                 wrong.append(f"{view} at {width}: {screen.overflow()} px")
     assert not wrong, "\n".join(wrong)
     screen.forgive("status of 400")
+
+
+def test_what_is_shipped_makes_nothing_up_and_is_small(built: None):
+    """B13, and the budget of the page: what a browser loads first, compressed."""
+    shipped = [path for path in (UI / "assets").iterdir() if path.suffix in {".js", ".css"}]
+    assert not [path.name for path in shipped if b"Math.random" in path.read_bytes()]
+    assert sum(len(gzip.compress(path.read_bytes())) for path in shipped) <= 160_000
+    assert sum(path.stat().st_size for path in UI.rglob("*") if path.is_file()) <= 1_500_000
