@@ -178,6 +178,20 @@ def test_chips_lead_to_questions_about_what_is_shown(open_screen: Open):
     assert screen.covered() == []
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_each_chip_leads_to_an_answer(open_screen: Open, model: str):
+    """Also where the weight is of the last word that was written."""
+    screen = open_screen(place(model, example(model)[0]))
+    screen.page.locator("[data-target]:not(.control)").last.click()
+    links = [each.get_attribute("href") or "" for each in screen.page.locator(".chips a").all()]
+    assert len(links) == 3
+    for link in links[1:]:
+        answer = screen.go(link).page.locator(".answer article")
+        expect(answer).to_be_visible()
+        assert ("pattern" in answer.inner_text()) or "explain" not in link
+        assert screen.page.locator(".wrong").count() == 0
+
+
 def test_the_old_answer_stays_dimmed_until_the_new_one_is_there(open_screen: Open):
     screen = open_screen(lang="zh")
     # Held for as long as the test goes on.
