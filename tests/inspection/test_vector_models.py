@@ -174,6 +174,24 @@ def _cover(case: Case) -> None:
     refuses(lambda: inspection.cover(case.loaded, TEXT, hide=(1,)))
 
 
+@checks("tree")
+def _tree(case: Case) -> None:
+    refuses(lambda: inspection.tree(case.loaded, TEXT))
+
+
+@checks("candidates")
+def _candidates(case: Case) -> None:
+    refuses(lambda: inspection.candidates(case.run))
+
+
+@checks("flow")
+def _flow(case: Case) -> None:
+    found = inspection.flow(case.run, layer=0, at=1)
+    assert not {"head.logits", "probabilities"} & {stage.name for stage in found.stages}
+    last = next(stage for stage in reversed(found.stages) if stage.name == f"{case.side}.normed")
+    torch.testing.assert_close(last.values[0], case.hidden[1], rtol=1e-5, atol=1e-5)
+
+
 # Layers and matrices.
 
 

@@ -94,7 +94,7 @@ def test_what_it_suggests_can_be_asked_as_it_stands(cutaway: command.Run, model:
     assert [words[2] for words in found] == asked
     assert asked == [
         *(["align"] if model == TRANSLATOR else []),
-        "cover", "word", "attention", "lens", "gradients", "diff", "explain",
+        "cover", "word", "candidates", "flow", "attention", "lens", "gradients", "diff", "explain",
     ]  # fmt: skip
     for words in found:
         assert words[3] == text and words[words.index("-m") + 1] == model
@@ -145,7 +145,7 @@ def test_every_gap_of_a_masked_model(cutaway: command.Run) -> None:
 def test_a_model_without_output_head_gives_a_vector(cutaway: command.Run, headless: Path) -> None:
     out = shown(cutaway, "I love machine learning.", "-m", headless)
     assert "\ngives        a vector of 16 numbers, " in out and "has no output head" in out
-    assert [words[2] for words in commands(out)] == ["attention", "diff", "explain"]
+    assert [words[2] for words in commands(out)] == ["flow", "attention", "diff", "explain"]
     for words in commands(out):
         assert cutaway(*words[1:]).code == 0
     assert len(result(cutaway, "Long time no see.", "-m", headless)["vector"]["values"]) == 16

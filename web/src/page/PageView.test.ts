@@ -351,7 +351,7 @@ describe('a table', () => {
     for (const key of ['ArrowDown', 'ArrowRight'])
       table.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
     flushSync();
-    expect(document.querySelector('.told')!.textContent).toBe('-0.37: hint of a cell');
+    expect(document.querySelector('.told')!.textContent!.trim()).toBe('-0.37: hint of a cell');
   });
 });
 
