@@ -61,7 +61,7 @@ WALK: list[tuple[str, str]] = [
     ("evaluate {folder}/text.txt {folder}/text.txt --to fr -m {translator}", "to is 'fr'"),
     ("evaluate {folder}/text.txt {folder}/text.txt --to en -m {translator} --out {folder}/no/x",
      "there is no folder {folder}/no"),
-    ("evaluate {folder}/text.txt {folder}/text.txt -m {translator}", "cutaway evaluate needs --to"),
+    ("evaluate {folder}/text.txt {folder}/text.txt -m {translator}", "SOURCE and REFERENCE --to LANGUAGE"),
     ("train {folder}/missing.toml", "{folder}/missing.toml"),
     ("train {folder}/broken.toml", "broken.toml:1: not valid TOML: Expected "),
     ("train {folder}/unknown.toml", "broken_key"),

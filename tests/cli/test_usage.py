@@ -23,7 +23,10 @@ from tests.command import Run
             ("inspect", "lens", "好", "--tpo", "3"),
             "cutaway inspect lens has no option --tpo (did you mean '--to",
         ),
-        (("evaluate", "a", "b"), "cutaway evaluate needs --to; see cutaway evaluate --help"),
+        (
+            ("evaluate", "a", "b"),
+            "a translator is measured on SOURCE and REFERENCE --to LANGUAGE, word vectors with",
+        ),
         (("inspect", "similarity", "好"), "cutaway inspect similarity needs other; see cutaway inspect"),
         (("translate", "好", "--beam"), "--beam needs a value; see cutaway translate --help"),
         (("translate", "好", "--json=1"), "--json takes no value; see cutaway translate --help"),
