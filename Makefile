@@ -37,7 +37,8 @@ serve: $(PAGE)
 
 test: check $(PAGE)
 	@$(NPM) test --silent -- --reporter=dot
-	@$(BIN)/python -m pytest -q -m "not slow" -n logical --maxprocesses 4 --dist worksteal
+	@$(BIN)/python -m pytest -q -m "not slow" -n logical --maxprocesses 4 --dist worksteal \
+		--ignore tests/test_architecture.py
 
 check: $(DEVELOPS) $(CATALOGUE).mo $(PACKAGES)
 	@$(BIN)/ruff check $(SOURCES)
@@ -51,7 +52,7 @@ fmt: $(DEVELOPS) $(PACKAGES)
 	@$(BIN)/ruff format $(SOURCES)
 	@$(NPM) run format --silent
 
-slow: $(DEVELOPS)
+slow: $(DEVELOPS) $(PAGE) $(PACKAGES)
 	@$(BIN)/python -m pytest -q -m slow
 
 bench: $(PEERS)

@@ -12,6 +12,7 @@ from tests.serve.test_answers import TEXTS, asked, needed
 from cutaway.inspection.question import find_question
 from cutaway.page.blocks import Edit
 from cutaway.words import LOCALES, Locale
+from cutaway.zoo import TRANSLATOR
 
 # All that is written on the page or said of its parts, without spaces.
 ALL = """() => [
@@ -56,7 +57,10 @@ def show(screen: Screen, model: str, question: str) -> dict[str, Any]:
     ]
 
 
-@pytest.mark.parametrize("model", TEXTS)
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(each, marks=() if each == TRANSLATOR else pytest.mark.slow) for each in TEXTS],
+)
 def test_all_words_of_a_page_are_in_the_browser(open_screen: Open, model: str):
     """B15: in both languages; a block of an unknown kind would lack them."""
     screen = open_screen(f"#/ask?m={model}")

@@ -248,7 +248,13 @@ def test_the_loss_of_an_epoch_does_not_depend_on_threads(recipe: Path, tmp_path:
     assert means[0][0][0] == pytest.approx(means[1][0][0], rel=1e-9)
 
 
-@pytest.mark.parametrize("point", ["model_written", "manifest_written", "synced"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "manifest_written",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("model_written", "synced")),
+    ],
+)
 def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(
     recipe: Path, tmp_path: Path, point: str
 ) -> None:
