@@ -1,6 +1,9 @@
 """The rules of the house for web/: nothing from elsewhere, nothing made up, no word about models, no own colours."""
 
+import graphlib
+import os
 import re
+from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
@@ -50,6 +53,37 @@ def found(pattern: str, paths: list[Path], flags: int = 0) -> list[str]:
 def test_the_page_has_no(what: str, pattern: str):
     wrong = found(pattern, SHIPPED)
     assert not wrong, f"{what}:\n" + "\n".join(wrong)
+
+
+# A folder imports only folders of lower floors.
+FLOORS = ({"data"}, {"i18n"}, {"state", "kit"}, {"page"}, {"ask", "first"}, {"app"}, {"main.ts"})
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The files below web/src that a file imports, types too, by their path without an ending."""
+    for found in re.findall(r"""(?:from|import\()\s*'(\.[^']*)'""", path.read_text("utf-8")):
+        yield os.path.relpath(path.parent / found, WEB / "src").removesuffix(".ts")
+
+
+def test_folders_import_one_way_and_files_in_no_circle():
+    floor = {name: n for n, names in enumerate(FLOORS) for name in names}
+    graph = {
+        path.relative_to(WEB / "src").as_posix().removesuffix(".ts"): list(imports(path))
+        for path in SHIPPED
+        if path.suffix in {".ts", ".svelte"} and WEB / "src" in path.parents
+    }
+    rooms = {name: name.partition("/")[0] if "/" in name else "main.ts" for name in graph}
+    assert set(rooms.values()) == set(floor)
+    wrong = [
+        f"{name} -> {other}"
+        for name, others in graph.items()
+        for other in others
+        if rooms[name] != other.partition("/")[0]
+        and floor[rooms[name]] <= floor.get(other.partition("/")[0], len(FLOORS))
+    ]
+    assert not wrong, "\n".join(wrong)
+    # CycleError names a circle
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) >= len(graph)
 
 
 def test_colours_stand_in_the_palette_and_in_page_css_alone():

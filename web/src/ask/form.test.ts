@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { en } from '../i18n/ask.en';
-import { zh } from '../i18n/ask.zh';
+import { en } from '../i18n/answer.en';
+import { zh } from '../i18n/answer.zh';
 import type { ChangeKind, Option } from '../data/wire';
 import { readCommand, shellWords } from './commands';
-import { drafts, exampleOf, read, readValue, writtenValue, type ChangeDraft } from './form';
-import { problemText, t } from './words';
+import { drafts, exampleOf, problemText, read, readValue, writtenValue, type ChangeDraft } from './form';
+import { t } from '../i18n/answer';
 import { CHANGES, VOCABULARY } from './vocabulary.fixture';
 
 const option = (kind: Option['kind'], more: Partial<Option> = {}): Option => ({

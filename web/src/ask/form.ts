@@ -1,5 +1,6 @@
 import type { ChangeKind, Option, Question, Vocabulary } from '../data/wire';
-import type { Word } from './words';
+import { t, type Word } from '../i18n/answer';
+import type { Locale } from '../i18n/locale';
 
 /** What stands in the field of an option: text, items of a list, or changes; a yes or no is 'true' or 'false'. */
 export type Draft = string | string[] | ChangeDraft[];
@@ -9,6 +10,11 @@ export type ChangeDraft = { key: number; op: string; fields: Record<string, stri
 
 /** What is wrong with a field, and what was expected: a word with its values. */
 export type Problem = { word: Word; values?: Record<string, string | number>; expected?: Problem };
+
+/** What is wrong with a field, as a sentence. */
+export function problemText(lang: Locale, { word, values, expected }: Problem): string {
+  return t(lang, word, { ...values, ...(expected ? { expected: problemText(lang, expected) } : {}) });
+}
 
 /** Options to send, without what is as usual; and what is wrong, by the name of the option. */
 export type Read = { options: Record<string, unknown>; problems: Record<string, Problem> };

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { textWidth } from '../page/display';
+import { textWidth } from './display';
 import { laid, stacked, stands } from './labels';
 import { move } from './moves';
 import { MARK, placed } from './placement';

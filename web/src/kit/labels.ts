@@ -1,4 +1,4 @@
-import { clusters, isWide, textWidth, truncate, width } from '../page/display';
+import { clusters, isWide, textWidth, truncate, width } from './display';
 
 /** Columns of a label; what is longer is cut, and told whole with the cell. */
 export const LONGEST = 18;

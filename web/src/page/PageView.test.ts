@@ -2,7 +2,7 @@ import { flushSync, mount, unmount } from 'svelte';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { Block, Matrix, Page, Text } from '../data/wire';
 import PageView from './PageView.svelte';
-import type { Lang } from './said';
+import type { Locale } from '../i18n/locale';
 
 const both = (text: string): Text => ({ en: text, zh: `${text}字` });
 const singles = (values: number[]) =>
@@ -123,7 +123,7 @@ const page = (blocks: Block[], more: Partial<Page> = {}): Page => ({
 });
 
 let shown: Record<string, unknown> | null = null;
-function show(page: Page, lang: Lang = 'en'): HTMLElement {
+function show(page: Page, lang: Locale = 'en'): HTMLElement {
   document.body.innerHTML = '<div id="app"></div>';
   const target = document.getElementById('app')!;
   shown = mount(PageView, { target, props: { page, lang } });
@@ -137,7 +137,7 @@ afterEach(async () => {
 });
 
 /** Every text in a block: those of its fields that are words of the page. */
-function texts(value: unknown, lang: Lang): string[] {
+function texts(value: unknown, lang: Locale): string[] {
   if (Array.isArray(value)) return value.flatMap((each) => texts(each, lang));
   if (typeof value !== 'object' || value === null) return [];
   if ('en' in value && 'zh' in value) return [(value as { en: string; zh: string })[lang]];

@@ -1,7 +1,8 @@
 import type { Block } from '../data/wire';
 import { laid } from '../kit/labels';
-import { textWidth } from './display';
-import { said, type Lang } from './said';
+import { textWidth } from '../kit/display';
+import { said } from '../i18n/said';
+import type { Locale } from '../i18n/locale';
 import { isBar, textOf } from './sorting';
 
 /** Blocks that stand together, each with its place on the page; `across` are the pixels of the widest of them. */
@@ -16,7 +17,7 @@ const COLUMN = 590;
 const BESIDE = 420;
 
 /** A page from top to bottom: its sections, each with its heading, and within one what is broad apart from what is not. */
-export function inRows(blocks: readonly Block[], lang: Lang): Row[] {
+export function inRows(blocks: readonly Block[], lang: Locale): Row[] {
   const rows: Row[] = [];
   for (const section of sections(blocks, lang)) {
     const last = rows.at(-1);
@@ -28,7 +29,7 @@ export function inRows(blocks: readonly Block[], lang: Lang): Row[] {
   return rows;
 }
 
-function sections(blocks: readonly Block[], lang: Lang): Section[] {
+function sections(blocks: readonly Block[], lang: Locale): Section[] {
   const found: Section[] = [];
   let begun = false;
   blocks.forEach((block, place) => {
@@ -49,7 +50,7 @@ function sections(blocks: readonly Block[], lang: Lang): Section[] {
 }
 
 /** The pixels that a figure or table takes; 0 for text. */
-function across(block: Block, lang: Lang): number {
+function across(block: Block, lang: Locale): number {
   switch (block.kind) {
     case 'Table':
       return block.columns.reduce((sum, column, n) => {

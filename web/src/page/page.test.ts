@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { Block, Matrix, Table } from '../data/wire';
-import { clusters, textWidth, truncate, width } from './display';
+import { clusters, textWidth, truncate, width } from '../kit/display';
 import { numbersOf, strongest, strongestOf } from './figure';
 import { inRows } from './layout';
-import { legible } from './legible';
-import { means, nats, number, numeric, threePlaces, told, written } from './numbers';
-import { said } from './said';
+import { legible } from '../i18n/legible';
+import { means, nats, number, numeric, threePlaces, told, written } from '../kit/numbers';
+import { said } from '../i18n/said';
 import { sortable, sorted } from './sorting';
 
 const halves = (values: number[]) =>

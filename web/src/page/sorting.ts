@@ -1,6 +1,7 @@
 import type { Bar, Table, Text, Tinted } from '../data/wire';
-import { numeric } from './numbers';
-import { said, type Lang } from './said';
+import { numeric } from '../kit/numbers';
+import { said } from '../i18n/said';
+import type { Locale } from '../i18n/locale';
 
 export type TableCell = Text | Bar | Tinted;
 
@@ -13,20 +14,20 @@ export function isTinted(cell: TableCell): cell is Tinted {
 }
 
 /** What a cell says; '' for a bar. */
-export function textOf(cell: TableCell, lang: Lang): string {
+export function textOf(cell: TableCell, lang: Locale): string {
   if (isBar(cell)) return '';
   return said(isTinted(cell) ? cell.text : cell, lang);
 }
 
 /** What a cell counts as in sorting; null for one that is no number, NaN for an empty one. */
-export function sortValue(cell: TableCell, lang: Lang): number | null {
+export function sortValue(cell: TableCell, lang: Locale): number | null {
   if (isBar(cell)) return cell.value ?? NaN;
   const text = textOf(cell, lang).trim();
   return text === '' || text === '–' || text === '—' ? NaN : numeric(text);
 }
 
 /** Whether each column can be sorted: it has a title, numbers that differ, and nothing but numbers. */
-export function sortable(table: Table, lang: Lang): boolean[] {
+export function sortable(table: Table, lang: Locale): boolean[] {
   return table.columns.map(({ title }, column) => {
     if (!said(title, lang).trim()) return false;
     const values = table.rows.map((row) => sortValue(row[column]!, lang));
@@ -36,7 +37,7 @@ export function sortable(table: Table, lang: Lang): boolean[] {
 }
 
 /** The places of the rows in order of a column, those without a number last; equal ones stay in their order. */
-export function sorted(table: Table, column: number, rising: boolean, lang: Lang): number[] {
+export function sorted(table: Table, column: number, rising: boolean, lang: Locale): number[] {
   const places = headPlaces(table.rows.map((row) => textOf(row[column]!, lang)));
   const values = places ?? table.rows.map((row) => sortValue(row[column]!, lang) ?? NaN);
   return values

@@ -1,4 +1,4 @@
-import type { en } from './ask.en';
+import type { en } from './answer.en';
 
 export const zh: Record<keyof typeof en, string> = {
   heatMap: '热力图：纵向为{down}，横向为{across}；{unit}',

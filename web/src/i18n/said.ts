@@ -1,9 +1,8 @@
 import type { Text } from '../data/wire';
 import { legible } from './legible';
-
-export type Lang = 'en' | 'zh';
+import type { Locale } from './locale';
 
 /** A text in one language, safe to show. */
-export function said(text: Text, lang: Lang): string {
+export function said(text: Text, lang: Locale): string {
   return legible(typeof text === 'string' ? text : text[lang]);
 }
