@@ -2,16 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from tests.browser.conftest import Open, Screen
-from tests.serve.test_answers import TEXTS, asked, needed
+from tests.serve.test_answers import TEXTS, asked, needed, words
 
 from cutaway.inspection.question import find_question
-from cutaway.page.blocks import Edit
-from cutaway.words import LOCALES, Locale
+from cutaway.words import LOCALES
 from cutaway.zoo import TRANSLATOR
 
 # All that is written on the page or said of its parts, without spaces.
@@ -20,24 +18,6 @@ ALL = """() => [
   ...[...document.querySelectorAll("article *")].flatMap((each) =>
     ["aria-label", "title", "aria-description", "placeholder"].map((name) => each.getAttribute(name) ?? "")),
 ].join("\\n").replace(/\\s+/g, "")"""
-
-
-def texts(value: object, locale: Locale) -> Iterator[str]:
-    """Every text in what was sent of a page."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        if value.keys() == set(LOCALES):
-            yield value[locale]
-            return
-        for name, each in value.items():
-            if name not in {"kind", "f16", "f32", "scale", "align", "of"}:
-                yield from texts(each, locale)
-    elif isinstance(value, list):
-        # a part of an edited text: what happened to it, which is drawn, and its words
-        edited = len(value) == 3 and value[0] in get_args(Edit)
-        for each in value[1:] if edited else value:
-            yield from texts(each, locale)
 
 
 def show(screen: Screen, model: str, question: str) -> dict[str, Any]:
@@ -71,6 +51,6 @@ def test_all_words_of_a_page_are_in_the_browser(open_screen: Open, model: str):
             if screen.page.locator("html").get_attribute("lang") != {"en": "en", "zh": "zh-Hans"}[locale]:
                 screen.page.get_by_role("button", name={"en": "English", "zh": "中文"}[locale]).click()
             shown = screen.page.evaluate(ALL)
-            lacking = {each for each in texts(page, locale) if re.sub(r"\s+", "", each) not in shown}
+            lacking = {each for each in words(page, locale) if re.sub(r"\s+", "", each) not in shown}
             wrong += [f"{question}, {locale}: {each!r}" for each in sorted(lacking)[:5]]
     assert not wrong, "\n".join(wrong)

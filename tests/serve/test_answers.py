@@ -5,9 +5,9 @@ import html
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from tests.serve.conftest import Serving
 from cutaway.inspection.answers import Answer, Session, plain
 from cutaway.inspection.options import Repeated
 from cutaway.inspection.question import all_questions, find_question
+from cutaway.page.blocks import Edit
 from cutaway.page.html import fragment
 from cutaway.words import LOCALES, Locale
 
@@ -65,8 +66,11 @@ def asked() -> Iterator[tuple[str, str]]:
                 yield model, each.name
 
 
-def words(value: object, locale: Locale) -> Iterator[str]:
-    """Every text of a page's value in one language."""
+STRUCTURE = frozenset(("kind", "f16", "f32", "scale", "align", "of"))  # what no reader is told
+
+
+def words(value: object, locale: Locale, without: Set[str] = STRUCTURE) -> Iterator[str]:
+    """Every text in what was sent of a page, in one language, but for what has one of these names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -74,12 +78,13 @@ def words(value: object, locale: Locale) -> Iterator[str]:
             yield value[locale]
             return
         for name, each in value.items():
-            # texts that HTML has under other names, or draws
-            if name not in ("kind", "f16", "f32", "scale", "align", "hint", "tint"):
-                yield from words(each, locale)
+            if name not in without:
+                yield from words(each, locale, without)
     elif isinstance(value, list):
-        for each in value:
-            yield from words(each, locale)
+        # a part of an edited text: what happened to it, which is drawn, and its words
+        edited = len(value) == 3 and value[0] in get_args(Edit)
+        for each in value[1:] if edited else value:
+            yield from words(each, locale, without)
 
 
 def told(page: Any, locale: Locale) -> set[str]:
@@ -88,7 +93,9 @@ def told(page: Any, locale: Locale) -> set[str]:
         each for each in page["blocks"]
         if each["kind"] in ("Heading", "Remark", "Line", "Prose", "Table", "Code") and not each.get("drawn")
     ]  # fmt: skip
-    found = words([page["title"], blocks, page["caption"], page["terms"]], locale)
+    # hints and tints stand in HTML under other names
+    without = STRUCTURE | {"hint", "tint"}
+    found = words([page["title"], blocks, page["caption"], page["terms"]], locale, without)
     return {" ".join(each.split()) for each in found}
 
 

@@ -3,7 +3,7 @@
 # Shapes: V vocabulary, D width, Q queries.
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -77,23 +77,18 @@ class VectorTable(Drawn):
 class WordTable(VectorTable):
     """The vectors of words, which are found by a list and not by a tokenizer."""
 
-    opened: WordVectors | None = None
-
-    @property
-    def _opened(self) -> WordVectors:
-        assert self.opened is not None
-        return self.opened
+    opened: WordVectors = field(kw_only=True)
 
     def label(self, id: int) -> str:
-        return self._opened.words.label(id)
+        return self.opened.words.label(id)
 
     def find(self, point: str | int) -> int:
-        return self._opened.words.find(point)
+        return self.opened.words.find(point)
 
     def point(self, point: str | int) -> tuple[int | None, Tensor]:
         """The same of any word, where character n-grams make the vector of one that was never read; its id is None."""
-        if isinstance(point, str) and self._opened.words.id(point) is None:
-            return None, self._opened.vector(point)[None].double()
+        if isinstance(point, str) and self.opened.words.id(point) is None:
+            return None, self.opened.vector(point)[None].double()
         return super().point(point)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,10 @@ def train_vectors(recipe: WordRecipe, interrupted: Interrupts | None = None) -> 
 
     Raises CutawayError for a user's mistakes, where numba is not installed, and for a loss that is no number.
     """
-    _check_numba()
+    if find_spec("numba") is None:
+        raise CutawayError(
+            "training word vectors needs numba, which is not installed; pip install 'cutaway[word2vec]'"
+        )
     place = Path(recipe.data.folder)
     for source in recipe.data.sources:
         # every file can be opened, before the first is read to its end
@@ -78,16 +82,6 @@ def train_vectors(recipe: WordRecipe, interrupted: Interrupts | None = None) -> 
             done = folder.export(folder.at(position.step))
             progress.tell("{path}: the model of step {step}", path=done, step=position.step)
         return position
-
-
-def _check_numba() -> None:
-    try:
-        import numba
-    except ImportError as error:
-        raise CutawayError(
-            "training word vectors needs numba, which is not installed; pip install 'cutaway[word2vec]'"
-        ) from error
-    assert numba.njit
 
 
 def read_sequences(recipe: WordRecipe, tell: Tell) -> Sequences:
