@@ -374,3 +374,11 @@ def test_a_small_real_text_gives_sensible_neighbours(shakespeare: Path) -> None:
     for word, expected in wanted.items():
         near = {each.piece for each in neighbours(opened, word, top=15).items}
         assert len(near & expected) >= 2, (word, near)
+
+
+def test_without_numba_it_says_what_to_install(recipe: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(
+        CutawayError, match=r"needs numba, which is not installed; pip install 'cutaway\[word2vec\]'"
+    ):
+        train_vectors(read_word_recipe(recipe, ["words.cut=spaces"]))
