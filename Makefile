@@ -84,7 +84,7 @@ $(RUNS): pyproject.toml constraints.txt
 
 $(PAGE): $(RUNS) $(PAGE_SOURCES)
 	@echo "building the page" >&2
-	@$(PIP_INSTALL) --build-constraint constraints.txt --no-deps --editable .
+	@CUTAWAY_SKIP_UI= $(PIP_INSTALL) --build-constraint constraints.txt --no-deps --editable .
 	@touch $@
 
 $(DEVELOPS): $(RUNS)

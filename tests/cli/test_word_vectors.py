@@ -58,6 +58,12 @@ def test_converted_to_other_forms_and_back(cutaway, vectors: Path, tmp_path: Pat
         here = tmp_path / name
     assert here.read_bytes() == vectors.read_bytes()
     assert "2 vectors" in cutaway("convert", here, tmp_path / "few", "--top", 2, "--dtype", "float16").out
+    # a folder keeps the type it has; what is no ending of letters names a folder
+    assert cutaway("convert", tmp_path / "few", tmp_path / "few-1.5").code == 0
+    for name in ("few", "few-1.5"):
+        assert json.loads((tmp_path / name / "config.json").read_text())["dtype"] == "float16"
+    assert "leave --dtype out" in cutaway("convert", here, tmp_path / "f.vec", "--dtype", "float16").err
+    assert "vectors are written to .bin" in cutaway("convert", here, tmp_path / "f.txt.gz").err
     assert "already there" in cutaway("convert", here, tmp_path / "c.txt").err
     assert "leave --shard-size out" in cutaway("convert", here, tmp_path / "e", "--shard-size", "1MB").err
     assert "--top belongs to word vectors" in cutaway("convert", "poet-zh", tmp_path / "e", "--top", 2).err
@@ -72,6 +78,9 @@ def test_measured(cutaway, vectors: Path, tmp_path: Path):
     assert values["word_pairs"]["p.tsv"]["correlation"] == pytest.approx(1)
     said = cutaway(*options).out
     assert "family" in said and "100.0%" in said and "1.000" in said
+    assert "no word vectors" in cutaway("evaluate", "--analogies", "q.txt").err
+    for name, value in (("--to", "zh"), ("--limit", "1"), ("--out", "nowhere/x.txt"), ("--beam", "3")):
+        assert f"{name} belongs to translators" in cutaway(*options, name, value).err
     assert "give one of them" in cutaway(*options, "source.txt", "reference.txt").err
     assert "a translator is measured on SOURCE and REFERENCE" in cutaway("evaluate").err
 

@@ -439,6 +439,8 @@ def test_what_a_translation_lost_is_named() -> None:
         ("iPhone 15 costs $999.", "iPhone 15卖$99。", ["999"]),
         ("在2024年有10,000人。", "In 2024 there were 10000 people.", []),
         ("15 and 15", "15", ["15"]),
+        ("2019,2020年10,20日", "On the 10th and 20th, 2019 and 2020", []),
+        ("1,234,567 and 1,2345", "1234567 and 1 2345", []),
         ("May 4, at 3 p.m.", "五月四日下午三点", []),
         ("电话010-12345678。", "The phone 12345678.", ["010"]),
         ("请看 https://a.org/b?c=12，谢谢。", "See http://a.org, thanks.", ["https://a.org/b?c=12"]),

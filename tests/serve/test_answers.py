@@ -4,20 +4,24 @@ import base64
 import html
 import json
 import re
+import shutil
 import threading
+import urllib.parse
 from collections.abc import Iterator, Set
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.serve.conftest import Serving
+from tests.serve.conftest import Serving, started
 
 from cutaway.inspection.answers import Answer, Session, plain
 from cutaway.inspection.options import Repeated
 from cutaway.inspection.question import all_questions, find_question
 from cutaway.page.blocks import Edit
 from cutaway.page.html import fragment
+from cutaway.serve.engine import Engine
 from cutaway.words import LOCALES, Locale
 
 TEXTS = {"translate-zh-en": "好久不见。", "poet-zh": "床前明月", "bert-tiny": "The [MASK] is here."}
@@ -240,15 +244,27 @@ def test_files(serving: Serving, ending: str):
     asked = {"model": "bert-tiny", "text": "The [MASK] barks.", "question": "attention", "format": ending}
     reply = serving.post("export", {**asked, "locale": "zh"})
     assert reply.status == 200
-    assert (
-        reply.headers["content-disposition"] == f'attachment; filename="cutaway_bert-tiny_attention.{ending}"'
-    )
+    named = reply.headers["content-disposition"]
+    assert named == f"attachment; filename*=UTF-8''cutaway_bert-tiny_attention.{ending}"
     begins = {"svg": b"<svg", "html": b"<!doctype html>", "json": b"{", "npz": b"PK", "csv": b"array,"}
     assert reply.body.startswith(begins.get(ending, b""))
     if ending in ("svg", "html"):
         assert re.search("[一-鿿]", reply.body.decode())
     if ending == "json":
         assert json.loads(reply.body)["question"] == "attention"
+
+
+def test_a_file_of_a_model_of_any_name(masked: Path, tmp_path: Path):
+    """A header holds Latin letters, and no quotation mark."""
+    folder = tmp_path / '模"型'
+    shutil.copytree(masked, folder)
+    serving = started(Engine([str(folder)]))
+    asked = {"model": folder.name, "text": "我爱你", "question": "attention", "format": "json"}
+    reply = serving.post("export", asked)
+    assert reply.status == 200
+    named = reply.headers["content-disposition"].partition("UTF-8''")[2]
+    assert urllib.parse.unquote(named) == f"cutaway_{folder.name}_attention.json"
+    serving.server.should_exit = True
 
 
 def test_a_file_without_a_figure_is_refused(serving: Serving):

@@ -123,7 +123,7 @@ def test_the_newest_of_a_tab(serving: Serving, blocked: threading.Event):
     until(lambda: serving.health()["waiting"] == 1)
     other = serving.begin("lens", model="masked0", text="二。", tab="b")
     until(lambda: serving.health()["waiting"] == 2)
-    second = serving.begin("lens", model="masked0", text="三。", tab="a", generation=2)
+    second = serving.begin("lens", model="masked0", text="三。", tab="a")
     [error] = lines(first)[-1:]
     assert error["error"]["kind"] == "busy"
     assert serving.health()["waiting"] == 2

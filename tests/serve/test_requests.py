@@ -64,7 +64,15 @@ def test_names_of_this_machine(serving: Serving, host: str):
 
 @pytest.mark.parametrize(
     "origin",
-    ["http://evil.example", "null", "http://localhost:1", "https://127.0.0.1", "file://", "http://127.0.0.1"],
+    [
+        "http://evil.example",
+        "null",
+        "http://localhost:1",
+        "https://127.0.0.1",
+        "file://",
+        "http://127.0.0.1",
+        "http://[",
+    ],
 )
 def test_a_foreign_page_may_not_ask(serving: Serving, origin: str):
     """S02."""
@@ -230,7 +238,10 @@ def test_json_is_read_strictly(serving: Serving, name: str):
         ({"model": MODEL, "text": 3}, "text is 3, expected a text"),
         ({"model": MODEL, "text": "a", "temperature": 1}, "unknown key 'temperature'"),
         ({"model": MODEL, "text": "a", "options": []}, r"options is \[\], expected a table of keys"),
-        ({"model": MODEL, "text": "a", "want": ["everything"]}, "expected 'page' or 'result'"),
+        (
+            {"model": MODEL, "text": "a", "want": ["everything"]},
+            "want is 'everything', expected page or result",
+        ),
         ({"model": MODEL, "text": "a", "want": "page"}, "expected a list"),
         ({"model": MODEL, "text": "a", "tab": "x" * 201}, "tab is too long"),
         ({"model": MODEL, "text": "a", "options": {"tops": 1}}, "did you mean 'top'"),

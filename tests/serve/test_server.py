@@ -17,8 +17,9 @@ from tests.limits import takes_less_than
 from tests.serve.conftest import Asking, Serving, started
 
 from cutaway.errors import CutawayError
+from cutaway.serve import server
 from cutaway.serve.engine import Engine
-from cutaway.serve.server import PORT, open_door
+from cutaway.serve.server import open_door
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +139,8 @@ def test_without_the_code_everything_is_refused(masked: Path, capfd: pytest.Capt
     cookie = first.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))
     held = cookie.partition(";")[0]
+    # the code leaves the address of whoever is known, too
+    assert serving.get(f"/?code={code}", Cookie=held).status == 303
     assert serving.get("/api/v1/models", Cookie=f"other=1; {held}").status == 200
     assert serving.post("tokenize", {"model": "masked0", "text": "a"}, Cookie=held).status == 200
     assert serving.get("/api/v1/models", Authorization=f"Bearer {code}").status == 200
@@ -170,11 +173,15 @@ def test_a_port_that_is_taken(cutaway: Run):
     assert f"--port {port}: cannot be listened on" in found.err
 
 
-def test_the_usual_port_is_given_up_for_another():
-    one, other = open_door(), open_door()
-    with one.socket, other.socket:
-        assert one.port != other.port
-        assert other.port != PORT
+def test_the_usual_port_is_given_up_for_another(monkeypatch: pytest.MonkeyPatch):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        usual = free.getsockname()[1]
+    monkeypatch.setattr(server, "PORT", usual)
+    one = open_door()
+    with one.socket:
+        other = open_door()
+        with other.socket:
+            assert one.port == usual != other.port
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from tests.limits import takes_less_than
 
 from cutaway import CutawayError, Tokenizer
 from cutaway.text.sequences import LONGEST, cutter, gather
@@ -20,11 +21,17 @@ def test_words_are_counted_and_the_frequent_come_first() -> None:
     assert (found.words.words, found.words.counts) == (["a", "b", "c"], [2, 2, 2])
     # rarer words are gone before windows are laid
     assert read(found) == [["b", "a", "b"], ["c", "a"], ["c"]]
-    assert gather(texts, min_count=1, most=2).words.words == ["a", "b"]
     with pytest.raises(CutawayError, match="at least 9 times: 0, expected two or more"):
         gather(texts, min_count=9)
     with pytest.raises(CutawayError, match="times: 0"):
         gather([])
+
+
+def test_a_phrase_that_is_spelled_as_a_word_is_that_word() -> None:
+    texts = [["new_york"]] * 5 + [["new", "york"]] * 20 + [[f"w{n}", "x"] for n in range(300)]
+    found = gather(texts, min_count=2, phrases=1, threshold=1.0)
+    assert len(set(found.words.words)) == len(found.words.words)
+    assert found.words.counts[found.words.find("new_york")] == 25
 
 
 def test_a_long_sequence_is_divided_and_nothing_is_left_out() -> None:
@@ -92,4 +99,9 @@ def test_words_of_a_text() -> None:
     assert words.read("The king, unheard-of") == ([0, 1], ["unheard", "of"])
     # the longest word that is known, from the left
     assert words.read("国王爱上了王后") == ([2, 4, 3], ["了"])
+    # what is written with spaces is not taken apart
+    assert WordList(["na", "ve", "the"]).read("the naïve") == ([2], ["naïve"])
+    # in time that grows as the text does
+    with takes_less_than(2.0):
+        assert len(words.read("地" * 20_000)[1]) == 20_000
     assert words.read("king") == ([1], []) and words.read("  ") == ([], [])

@@ -5,7 +5,9 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -224,7 +226,7 @@ def test_one_thread_is_exact_to_the_bit_also_where_it_was_stopped(recipe: Path, 
     run(recipe, again)
     for stop in (5, 1, 20):
         run(recipe, stopped, stop=After(stop))
-    assert run(recipe, stopped).step == position.step == 3 * len(losses(tmp_path)) // 3
+    assert run(recipe, stopped).step == position.step == len(losses(tmp_path))
     files = [tmp_path / part / "model" / "model.safetensors" for part in (".", "again", "stopped")]
     assert len({sha256(file) for file in files}) == 1
     assert losses(tmp_path) == losses(tmp_path / "again") == losses(tmp_path / "stopped")
@@ -258,12 +260,12 @@ def test_the_loss_of_an_epoch_does_not_depend_on_threads(recipe: Path, tmp_path:
 def test_a_killed_run_goes_on_from_its_last_whole_checkpoint(
     recipe: Path, tmp_path: Path, point: str
 ) -> None:
-    run(recipe, f"run.folder={tmp_path.as_posix()}/straight")
+    straight = run(recipe, f"run.folder={tmp_path.as_posix()}/straight")
     run(recipe, stop=After(3))
     command = [sys.executable, "-m", "cutaway", "train", str(recipe), "words.cut=spaces"]
     environment = os.environ | {"CUTAWAY_CRASH_AT": point}
     assert subprocess.run(command, env=environment, capture_output=True).returncode == -signal.SIGKILL
-    assert run(recipe).step == run(recipe).step
+    assert run(recipe) == replace(straight, seconds=ANY)
     one, other = (tmp_path / part / "model" / "model.safetensors" for part in (".", "straight"))
     assert sha256(one) == sha256(other)
 

@@ -59,6 +59,18 @@ class WordVectors:
         return f"<{len(self.words):,} word vectors of {self.config.d_model} numbers, from {self.path}>"
 
 
+def names_file(path: Path) -> bool:
+    """Whether vectors become a file there, by an ending of letters, and not a folder."""
+    return path.suffix[1:].isalpha() and not path.is_dir()
+
+
+def stored_type(path: Path) -> torch.dtype:
+    """The type that vectors are stored in: a folder's own, float32 in a file."""
+    config = read_inside(path, "config.json") if path.is_dir() else {}
+    found = getattr(torch, str(config.get("dtype", "float32")), None)
+    return found if isinstance(found, torch.dtype) else torch.float32
+
+
 def holds_vectors(path: Path) -> bool:
     """Whether there are word vectors at a path, told without reading them."""
     if path.is_dir():
@@ -132,9 +144,9 @@ def _vectors_alone(vectors: Tensor) -> Word2Vec:
 def save_vectors(
     path: Path | str, model: Word2Vec, words: WordList, dtype: torch.dtype = torch.float32
 ) -> None:
-    """Write a folder that `load_vectors` opens, or, by its ending, a file for other tools (`vector_files`)."""
+    """Write a folder that `load_vectors` opens, or by its ending a file for other tools in float32 (`vector_files`)."""
     path = Path(path)
-    if path.suffix and not path.is_dir():
+    if names_file(path):
         write_vectors(path, words.words, model.vectors(words.words).float().numpy())
         return
     path.mkdir(parents=True, exist_ok=True)

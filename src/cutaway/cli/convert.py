@@ -110,16 +110,22 @@ def convert(
 
 def convert_vectors(path: Path, out: Path, dtype: "torch.dtype | None", top: int | None) -> None:
     """Word vectors as a folder, or by the ending of `out` as a file of another tool."""
-    import torch
+    from cutaway.checkpoint.word_vectors import (
+        first_words,
+        load_vectors,
+        names_file,
+        save_vectors,
+        stored_type,
+    )  # fmt: skip
 
-    from cutaway.checkpoint.word_vectors import first_words, load_vectors, save_vectors
-
+    if dtype is not None and names_file(out):
+        raise CutawayError("a file for other tools holds float32: leave --dtype out, or write a folder")
     opened = load_vectors(path)
     for remark in opened.notes:
         note(remark)
     if top is not None:
         opened = first_words(opened, top)
-    save_vectors(out, opened.model, opened.words, dtype or torch.float32)
+    save_vectors(out, opened.model, opened.words, dtype or stored_type(path))
     tell(
         "{out}: {count:,} vectors of {width} numbers",
         out=out,

@@ -53,12 +53,21 @@ def evaluate(
             raise CutawayError(
                 "a test set to translate and tests of word vectors were given; give one of them"
             )
+        of_translators = {
+            "--to": to, "--labels": labels, "--only": only, "--beam": beam, "--length-penalty": length_penalty,
+            "--limit": limit, "--out": out,
+        }  # fmt: skip
+        for name, value in of_translators.items():
+            if value is not None:
+                raise CutawayError(
+                    "{name} belongs to translators: leave it out with --analogies and --word-pairs", name=name
+                )
         evaluate_vectors(find(model), analogies or [], word_pairs or [], as_json)
         return
     if source is None or reference is None or to is None:
         raise CutawayError(
             "a translator is measured on SOURCE and REFERENCE --to LANGUAGE, word vectors with --analogies or "
-            "--word-pairs; give one of these"
+            "--word-pairs; see cutaway evaluate --help"
         )
     if out is not None and not out.parent.is_dir():
         raise CutawayError(
@@ -128,9 +137,14 @@ def evaluate(
 
 def evaluate_vectors(path: Path, analogies: list[Path], word_pairs: list[Path], as_json: bool) -> None:
     """Tables of what word vectors reach on files of analogies and of judged pairs."""
-    from cutaway.checkpoint.word_vectors import load_vectors
+    from cutaway.checkpoint.word_vectors import holds_vectors, load_vectors
     from cutaway.inspection.vector_scores import score_analogies, score_judged
 
+    if not holds_vectors(path):
+        raise CutawayError(
+            "{path}: no word vectors, which --analogies and --word-pairs measure; name some with -m",
+            path=path,
+        )
     opened = load_vectors(path)
     for remark in opened.notes:
         note(remark)

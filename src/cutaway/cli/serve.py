@@ -1,5 +1,6 @@
 """`cutaway serve`: the explorer, a page that sees inside models."""
 
+from threading import Thread
 from typing import Annotated
 
 from cutaway.cli.help import argument, described, option
@@ -44,6 +45,7 @@ def serve(
         if open:
             import webbrowser
 
-            webbrowser.open(door.address)
+            # a browser may hold whoever starts it until it is closed
+            Thread(target=webbrowser.open, args=(door.address,), daemon=True).start()
 
     run(models or (), door, started, verbose)

@@ -27,6 +27,7 @@ from cutaway.words import Phrase, Text, names_of, say
 BEAM = Search(beam=4)
 _ONE = say("the text")
 _NUMBER = re.compile("[0-9]{2,}")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _LATIN_END = "\u0250"  # where the letters of Latin end that European languages use
 
 
@@ -321,7 +322,7 @@ def lost(source: str, translation: str) -> list[str]:
     each as often as it stands there."""
     addresses = [address.rstrip(AFTER_ADDRESS) for address in ADDRESS.findall(source)]
     numbers, kept = (
-        Counter(_NUMBER.findall(text.replace(",", ""))) for text in (ADDRESS.sub(" ", source), translation)
+        Counter(_NUMBER.findall(_THOUSANDS.sub("", text))) for text in (ADDRESS.sub(" ", source), translation)
     )
     return [*(each for each in addresses if each not in translation), *(numbers - kept).elements()]
 

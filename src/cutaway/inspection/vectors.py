@@ -86,8 +86,9 @@ class WordTable(VectorTable):
         return self.opened.words.find(point)
 
     def point(self, point: str | int) -> tuple[int | None, Tensor]:
-        """The same of any word, where character n-grams make the vector of one that was never read; its id is None."""
-        if isinstance(point, str) and self.opened.words.id(point) is None:
+        """The same; in the embedding character n-grams make the vector of a word that was never read, whose id is
+        None."""
+        if self.name == "embedding" and isinstance(point, str) and self.opened.words.id(point) is None:
             return None, self.opened.vector(point)[None].double()
         return super().point(point)
 

@@ -3,6 +3,7 @@ than somebody reads it."""
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -55,8 +56,10 @@ class Answering(Response):
         answering = asyncio.ensure_future(self._answer(scope, receive, send))
         try:
             await asyncio.wait({gone, answering}, return_when=asyncio.FIRST_COMPLETED)
+            # a client that reads nothing gets no more
             if answering.done():
-                answering.result()
+                with suppress(TimeoutError):
+                    answering.result()
         finally:
             gone.cancel()
             answering.cancel()

@@ -6,12 +6,14 @@ nothing: what takes more than a moment is done by a model's thread or by another
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from html import escape
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -27,7 +29,7 @@ from cutaway.errors import CutawayError, TooLong, brief
 from cutaway.serve.answering import LINES, Answering, error_response
 from cutaway.serve.engine import Engine, Served, as_told
 from cutaway.serve.refusal import Refusal, json_bytes
-from cutaway.words import LOCALES, Locale, Phrase, Text, said, say
+from cutaway.words import LOCALES, Locale, Text, listed, said, say
 
 if TYPE_CHECKING:
     from cutaway.inspection.answers import Session, VectorSession
@@ -63,14 +65,12 @@ class TokenizeBody(Body):
 
 
 class AskBody(Body):
-    """A question's model, text and options, as its command has them. Of the requests of one `tab` one waits at most;
-    `generation` is for whoever asks."""
+    """A question's model, text and options, as its command has them. Of the requests of one `tab` one waits at most."""
 
     model: Name
     text: str | None = None
     options: dict[str, Any] = {}
     tab: Name | None = None
-    generation: int | None = None
     want: list[Literal["page", "result"]] = ["page"]
 
 
@@ -146,7 +146,7 @@ def application(engine: Engine, ui: Path = UI) -> FastAPI:
         model = await asyncio.to_thread(_checked, engine, body, body.question)
         given = [body.question, body.text, body.options, body.format, body.locale]
         name = f"cutaway_{model.id}_{body.question}.{body.format}"
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
         make, key = partial(_file, *given), json.dumps(["file", *given], sort_keys=True)
         return Answering(engine, model, key, make, body.tab, MEDIA[body.format], headers)
 
@@ -279,7 +279,8 @@ KINDS = {
 def _mistake(error: RequestValidationError) -> CutawayError:
     """The first thing that is wrong with a body, said as every other error is."""
     found = error.errors()[0]
-    *_, name = (str(part) for part in found["loc"])
+    # a place in a list is no name
+    *_, name = (part for part in found["loc"] if isinstance(part, str))
     match found["type"]:
         case "missing":
             return CutawayError("key {key!r} is missing", key=name)
@@ -291,7 +292,7 @@ def _mistake(error: RequestValidationError) -> CutawayError:
                 "{name} is too long, expected at most {most} characters", name=name, most=most
             )
         case "literal_error":
-            expected: Text = Phrase("{choices}", {"choices": found["ctx"]["expected"]})
+            expected: Text = listed(re.findall(r"'([^']*)'", found["ctx"]["expected"]), say(" or "))
         case kind:
             expected = KINDS.get(kind, str(kind))
     value = brief(found["input"])

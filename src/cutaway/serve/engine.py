@@ -192,8 +192,9 @@ class Served:
 
     def close(self) -> None:
         error = Refusal("failed", say("the server was stopped; start it again: cutaway serve"))
-        running = self.running
         self.fail(error)
+        # none begins any more
+        running = self.running
         if running is not None:
             running.stopped = True
             running.hear(Failure(error))

@@ -77,12 +77,13 @@ class Guard:
         try:
             headers = Headers(scope=scope)
             self._check(scope, headers)
-            if self._code is not None and not self._is_known(headers, self._code):
-                if not _brings(scope, self._code):
-                    raise _Wrong(403, _forbidden(NO_CODE))
+            # the code leaves the address, where it would be copied with a link
+            if self._code is not None and _brings(scope, self._code):
                 cookie = f"{self._cookie}={self._code}; Path=/; HttpOnly; SameSite=Lax"
                 await _answer(sent, 303, {"location": "./", "set-cookie": cookie})
                 return
+            if self._code is not None and not self._is_known(headers, self._code):
+                raise _Wrong(403, _forbidden(NO_CODE))
             body = await _body(headers, receive) if scope["method"] == "POST" else b""
             await self._app(scope, _with(body, receive), sent)
         except _Wrong as wrong:
@@ -131,7 +132,7 @@ class Guard:
 
     def _check_post(self, headers: Headers) -> None:
         for origin in headers.getlist("origin"):
-            if not self._knows(urlsplit(origin).netloc):
+            if not self._knows(_host_of(origin)):
                 words = say(
                     "a page of {origin} may not ask here; open the page of this server", origin=brief(origin)
                 )
@@ -180,6 +181,14 @@ def _forbidden(words: Phrase) -> Refusal:
 
 def _same(given: str, code: str) -> bool:
     return secrets.compare_digest(given.encode(errors="replace"), code.encode())
+
+
+def _host_of(origin: str) -> str:
+    """What stands for the host in an Origin; nothing where it is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _brings(scope: Scope, code: str) -> bool:

@@ -15,6 +15,7 @@ from cutaway.zoo import TRANSLATOR
 NOTEBOOKS = "http://localhost:* http://127.0.0.1:* vscode-webview:"
 STARTING = 30.0  # seconds
 _RUNNING: dict[str, Server] = {}  # by the model's name or path
+_STARTING = threading.Lock()
 
 
 class Explorer:
@@ -28,6 +29,9 @@ class Explorer:
     def close(self) -> None:
         """End the server; without it, it ends with the process."""
         self._server.should_exit = True
+        with _STARTING:
+            for given in [given for given, server in _RUNNING.items() if server is self._server]:
+                del _RUNNING[given]
 
     def __repr__(self) -> str:
         return self.address
@@ -46,16 +50,20 @@ def explore(model: str | Path = TRANSLATOR, text: str | None = None, *, height: 
     Asked again of the same model it shows the same server, which listens on this machine alone. A notebook whose
     browser runs on another machine needs that port forwarded to it. Raises CutawayError for what is no model.
     """
-    given = str(model)
-    server = _RUNNING.get(given)
-    if server is None or server.should_exit:
-        engine, started = Engine([given]), threading.Event()
-        server = Server(engine, open_door(), started.set, frames=NOTEBOOKS)
-        threading.Thread(target=server.go, name="cutaway explores", daemon=True).start()
-        if not started.wait(STARTING):
-            server.should_exit = True
-            words = say("the server did not start within {n:g} seconds; try again", n=STARTING)
-            raise CutawayError(words)
-        _RUNNING[given] = server
+    with _STARTING:
+        server = _RUNNING.get(str(model))
+        if server is None or server.should_exit:
+            server = _RUNNING[str(model)] = _started(str(model))
     [id] = server.engine.models
     return Explorer(server, id, text, height)
+
+
+def _started(model: str) -> Server:
+    """A server in a thread of its own, once it listens."""
+    started = threading.Event()
+    server = Server(Engine([model]), open_door(), started.set, frames=NOTEBOOKS)
+    threading.Thread(target=server.go, name="cutaway explores", daemon=True).start()
+    if not started.wait(STARTING):
+        server.should_exit = True
+        raise CutawayError(say("the server did not start within {n:g} seconds; try again", n=STARTING))
+    return server

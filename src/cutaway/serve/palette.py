@@ -2,12 +2,10 @@
 
 from cutaway.page.colours import HIDDEN, NEGATIVE, NOT_A_NUMBER, POSITIVE, WEIGHT, opaque, palette
 
-# What surrounds the values, and what tells the parts of a head apart, by role: light, dark.
+# What surrounds the values, and what tells groups and parts of a model apart: light, dark.
 ROLES = {
     "paper": ("#ffffff", "#0d1117"),
     "ink": ("#1a1a1a", "#e6edf3"),
-    "query": ("#005fcc", "#6cb6ff"),
-    "key": ("#c24e00", "#ff8a3d"),
     "value": ("#00795c", "#7ee787"),
     "feed-forward": ("#8e2a6b", "#e79bc6"),
     "output": ("#333333", "#ffffff"),

@@ -77,11 +77,10 @@ def gather(
     sequences: Iterable[Sequence[str]],
     *,
     min_count: int = 5,
-    most: int | None = None,
     phrases: int = 0,
     threshold: float = 100.0,
 ) -> Sequences:
-    """The words that occur at least `min_count` times (at most `most` of them), the frequent ones first, and the
+    """The words that occur at least `min_count` times, the frequent ones first, and the
     sequences of their ids; rarer words are taken out before windows are laid.
 
     With `phrases` pairs of neighbours that occur together much more often than apart are made into one word, as many
@@ -98,9 +97,7 @@ def gather(
     for _ in range(phrases):
         names, ids, starts = _join(names, ids, starts, min_count, threshold)
     counts = np.bincount(ids, minlength=len(names))
-    ranked = sorted(np.flatnonzero(counts >= min_count).tolist(), key=lambda id: (-counts[id], names[id]))[
-        :most
-    ]
+    ranked = sorted(np.flatnonzero(counts >= min_count).tolist(), key=lambda id: (-counts[id], names[id]))
     if len(ranked) < 2:
         raise CutawayError(
             "words that occur at least {min_count} times: {count}, expected two or more; give more text, or a smaller "
@@ -147,10 +144,13 @@ def _join(
     runs = np.flatnonzero(joined & ~np.concatenate([[False], joined[:-1]]))
     at = np.flatnonzero(joined)
     firsts = at[(at - runs[np.searchsorted(runs, at, side="right") - 1]) % 2 == 0] if len(at) else at
-    new = {int(pair): len(names) + n for n, pair in enumerate(found[chosen])}
+    # a pair may be spelled as a word that is there already
+    known = {name: id for id, name in enumerate(names)}
+    new: dict[int, int] = {}
+    for a, b, pair in zip(left[chosen], right[chosen], found[chosen].tolist(), strict=True):
+        new[pair] = known.setdefault(f"{names[a]}{JOINED}{names[b]}", len(known))
     ids = ids.copy()
     ids[firsts] = [new[pair] for pair in pairs[firsts].tolist()]
     kept = np.ones(len(ids), dtype=bool)
     kept[firsts + 1] = False
-    more = [f"{names[a]}{JOINED}{names[b]}" for a, b in zip(left[chosen], right[chosen], strict=True)]
-    return [*names, *more], ids[kept], np.concatenate([[0], np.cumsum(kept)])[starts]
+    return list(known), ids[kept], np.concatenate([[0], np.cumsum(kept)])[starts]

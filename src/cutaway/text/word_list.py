@@ -7,7 +7,7 @@ from operator import index
 from typing import SupportsIndex
 
 from cutaway.errors import CutawayError, brief, nearest
-from cutaway.text.display import SPACE, visible
+from cutaway.text.display import SPACE, has_han, visible
 
 # Letters with apostrophes inside, or digits.
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+")
@@ -28,6 +28,11 @@ class WordList:
     def ids(self) -> dict[str, int]:
         """The id of each word, that of the first where several are spelled alike."""
         return {word: id for id, word in reversed([*enumerate(self.words)])}
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters of the longest word."""
+        return max(map(len, self.words), default=0)
 
     def label(self, id: int) -> str:
         """A word as a reader sees it."""
@@ -63,14 +68,14 @@ class WordList:
 
     def read(self, text: str) -> tuple[list[int], list[str]]:
         """The ids of a text's words, and what has no vector: the text where it is a word, else its words; where one is
-        unknown, as in Chinese without spaces, the longest known words from its beginning on."""
+        unknown and Chinese, which has no spaces, the longest known words from its beginning on."""
         if (whole := self.id(text)) is not None:
             return [whole], []
         ids: list[int] = []
         unknown: list[str] = []
         for word in WORD.findall(text):
             id = self.id(word)
-            if id is None and not word.isascii():
+            if id is None and has_han(word):
                 parts, rest = self._longest(word)
                 ids += parts
                 unknown += rest
@@ -83,7 +88,7 @@ class WordList:
     def _longest(self, text: str) -> tuple[list[int], list[str]]:
         ids, unknown, start = [], [], 0
         while start < len(text):
-            ends = range(len(text), start, -1)
+            ends = range(min(len(text), start + self.longest), start, -1)
             end = next((end for end in ends if text[start:end] in self.ids), None)
             if end is None:
                 unknown.append(text[start])

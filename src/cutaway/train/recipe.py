@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
@@ -495,13 +495,18 @@ FREE = {
 }
 
 
-def refuse_changes(before: Mapping[str, object], now: object, folder: Path) -> None:
+def refuse_changes(
+    before: Mapping[str, object],
+    now: object,
+    folder: Path,
+    read: Callable[[Mapping[str, object], Text], object] = parse_recipe,
+) -> None:
     """Raises CutawayError naming every field in which a run that is to be resumed differs from its past, the recipe in
-    the checkpoint (as plain values). A field that the older one does not know had its default."""
+    the checkpoint (as plain values), which `read` reads. A field that the older one does not know had its default."""
     old = before
     # what a version with other fields wrote is compared as it stands
     with suppress(CutawayError):
-        old = to_dict(parse_recipe(before, say("the run's recipe")))
+        old = to_dict(read(before, say("the run's recipe")))
     found = []
     for table, values in to_dict(now).items():
         past = old.get(table)
@@ -512,7 +517,8 @@ def refuse_changes(before: Mapping[str, object], now: object, folder: Path) -> N
     if found:
         raise CutawayError(
             "{folder} holds a run with another recipe: {found}. Change it back to resume, or give this run another "
-            "run.name (train.init can start it from the old weights)",
+            "run.name{hint}",
             folder=folder,
+            hint=say(" (train.init can start it from the old weights)") if isinstance(now, Recipe) else "",
             found="; ".join(found),
         )

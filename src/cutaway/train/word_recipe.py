@@ -11,6 +11,7 @@ from cutaway.files import override, read_toml
 from cutaway.models.word2vec import Word2VecConfig
 from cutaway.text.sequences import Cut
 from cutaway.train.recipe import RunPart, Source, spell_out
+from cutaway.words import Text
 
 
 @checked
@@ -138,6 +139,6 @@ def read_word_recipe(path: Path, overrides: Sequence[str] = ()) -> WordRecipe:
     return parse_word_recipe(override(read_toml(path), spelled, str(path)), str(path))
 
 
-def parse_word_recipe(values: Mapping[str, object], where: str) -> WordRecipe:
+def parse_word_recipe(values: Mapping[str, object], where: Text) -> WordRecipe:
     """The same from plain values. Raises CutawayError naming `where`, key and what was expected."""
     return parse(WordRecipe, values, where)

@@ -30,7 +30,7 @@ from cutaway.train.machine import Interrupts, draw_seed, give_back_memory
 from cutaway.train.progress import Progress, Tell
 from cutaway.train.recipe import refuse_changes
 from cutaway.train.state import Position, RunFolder, past_recipe, read_state
-from cutaway.train.word_recipe import WordRecipe
+from cutaway.train.word_recipe import WordRecipe, parse_word_recipe
 
 PART = 10_000  # words that a thread takes at a time, at one learning rate
 
@@ -52,7 +52,7 @@ def train_vectors(recipe: WordRecipe, interrupted: Interrupts | None = None) -> 
         progress = Progress(folder.path / "log.jsonl")
         newest = folder.newest(progress.tell)
         if newest is not None:
-            refuse_changes(past_recipe(newest), recipe, folder.path)
+            refuse_changes(past_recipe(newest), recipe, folder.path, parse_word_recipe)
         text = read_sequences(recipe, progress.tell)
         give_back_memory()
         torch.manual_seed(recipe.run.seed)
@@ -133,7 +133,7 @@ class WordTrainer:
         self.firsts = list(range(0, len(self.parts) - 1, per_step))  # of each step of an epoch
         self.total = part.epochs * len(self.firsts)
         self.digest = hashlib.blake2b(
-            text.ids.tobytes() + "\n".join(text.words.words).encode(), digest_size=16
+            text.ids.tobytes() + text.starts.tobytes() + "\n".join(text.words.words).encode(), digest_size=16
         )
         self._sums: list[float] = [0.0, 0.0]  # losses and pairs of this epoch so far
         # made into machine code here, which is no time of training
@@ -215,7 +215,6 @@ class WordTrainer:
             "position": asdict(self.position),
             "sums": self._sums,
             "text": self.digest.hexdigest(),
-            "threads": self.threads,
             "recipe": to_dict(self.recipe),
         }
         step = torch.tensor([self.position.step])

@@ -65,9 +65,9 @@ class Cover(Suggesting, Translating):
 
     The sentences that are told name the source units of the greatest weight, as few as have half of it together, three
     at most. `light` is chosen among words, control tokens and punctuation left out: of those with half of the weight on
-    one or two source words, the one with most tokens, its own and those of these source words, since there a reader
-    sees most of how pieces become words; of as many tokens, or where no word is like that, the one with most weight
-    on them; and of several written from the same source words, the first.
+    one or two source words (of all words where none is like that), the one with the greatest weight times tokens, its
+    own and those of these source words, since there a reader sees most of how pieces become words; and of several
+    written from the same source words, the first.
     """
 
     family: str

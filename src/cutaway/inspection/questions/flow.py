@@ -322,13 +322,16 @@ class _Way:
         return self._cut(named, whole), shape, index
 
     def _at(self, named: _Named, letter: str, size: int) -> int:
-        """The place of a number of which the formula is told: of a row of keys the last one."""
+        """The place of a number of which the formula is told: of a row of keys the token's own, of the
+        source's the last one."""
         if letter in self._own:
             return self._own[letter]
         if letter in ("HE", "KE"):
             return self._own[letter[0]] * self._place.attention.d_head
         if letter == "S":
-            return size - 1 if "T" in named.dims else 0 if named.part == "cross" else self._own["T"]
+            if named.part != "cross":
+                return self._own["T"]
+            return size - 1 if "T" in named.dims else 0
         return 0
 
     def _labels(self, named: _Named) -> tuple[tuple[str, ...], tuple[str, ...]]:
