@@ -33,7 +33,7 @@ export function readCommand(line: string, vocabulary: Vocabulary): Command | nul
   }
   if (question.subject === 'text') found.text = positional.shift() ?? null;
   for (const option of own.filter((each) => each.positional)) {
-    const several = option.kind === 'tokens' || option.kind === 'list' || option.kind === 'index';
+    const several = option.kind === 'tokens' || option.kind === 'list';
     for (const value of several ? positional.splice(0) : positional.splice(0, 1))
       if (!addTo(found.options, option, value)) return null;
   }

@@ -34,8 +34,7 @@ describe('options in a form', () => {
     ['token', '▁king'],
     ['token', '12'],
     ['tokens', ['▁a', 7, ',', '，']],
-    ['index', [0, 3, -1]],
-    ['list', [4, 5]],
+    ['list', [0, 3, -1]],
     ['text', '她的妹妹在北京工作。\n第二行'],
     ['text', ' spaces of its own '],
     ['changes', [{ op: 'head', side: 'cross', layer: 3, head: 1 }]],
@@ -87,8 +86,8 @@ describe('options in a form', () => {
       [option('number'), 'many', 'wrongNumber'],
       [option('number', { at_least: 0 }), '-0.1', 'wrongLow'],
       [option('choice', { choices: ['a', 'b'] }), 'c', 'wrongChoice'],
-      [option('list'), '1,x', 'wrongIndex'],
-      [option('index', { at_least: 0 }), '1,-1', 'wrongLow'],
+      [option('list'), '1,x', 'wrongList'],
+      [option('list', { at_least: 0 }), '1,-1', 'wrongLow'],
     ];
     for (const [asked, text, word] of cases) {
       const problem = wrong(asked, text);

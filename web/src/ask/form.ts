@@ -50,7 +50,6 @@ function draft(option: Option, value: unknown, changes: readonly ChangeKind[]): 
       return (Array.isArray(value) ? value : []).map((change) => changeDraft(change, changes));
     case 'token':
       return value === null || value === undefined ? '' : writtenToken(value);
-    case 'index':
     case 'list':
       return Array.isArray(value) ? value.join(',') : '';
     default:
@@ -142,10 +141,9 @@ export function readDraft(option: Option, held: Draft | undefined, changes: read
           problem: { word: 'wrongChoice', values: { text: bare, choices: option.choices?.join(', ') ?? '' } },
         };
       return { value: bare };
-    case 'index':
     case 'list': {
       const parts = bare.split(/[,，\s]+/).filter(Boolean);
-      if (!parts.every((part) => /^[+-]?\d+$/.test(part))) return wrong('wrongIndex', bare);
+      if (!parts.every((part) => /^[+-]?\d+$/.test(part))) return wrong('wrongList', bare);
       return within(option, parts.map(Number), parts.map(Number));
     }
     case 'token':

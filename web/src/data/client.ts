@@ -1,14 +1,4 @@
-import type {
-  Answer,
-  ErrorKind,
-  ModelInfo,
-  Models,
-  Progress,
-  ServerError,
-  Text,
-  Token,
-  Vocabulary,
-} from './wire';
+import type { Answer, ErrorKind, ModelInfo, Models, Progress, ServerError, Text, Vocabulary } from './wire';
 
 /**
  * Why there is no answer. Beside the server's kinds: it could not be reached, the connection broke off, or what it sent
@@ -35,25 +25,16 @@ export type Format = 'svg' | 'html' | 'json' | 'safetensors' | 'npz' | 'csv';
 export type Listening = { signal?: AbortSignal | undefined; progress?: (progress: Progress) => void };
 
 /** Names this page among others of the same reader, so that its newer requests take the place of its older ones. */
-export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
+const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
   byte.toString(16).padStart(2, '0'),
 ).join('');
-let generation = 0;
 
 /** What is known of a model before its config was read. */
 const UNREAD: Omit<ModelInfo, 'id' | 'name' | 'state'> = {
   family: null,
-  architecture: '',
-  sides: [],
   n_layers: 0,
   n_encoder_layers: 0,
   n_heads: 0,
-  d_model: 0,
-  d_ff: 0,
-  vocab_size: 0,
-  max_len: 0,
-  n_experts: 0,
-  head: '',
   parameters: 0,
   languages: [],
   questions: [],
@@ -70,13 +51,6 @@ export async function fetchVocabulary(signal?: AbortSignal): Promise<Vocabulary>
   return json<Vocabulary>('vocabulary', undefined, signal);
 }
 
-export async function tokenize(
-  asked: { model: string; text: string; to?: string },
-  signal?: AbortSignal,
-): Promise<{ tokens: Token[]; max_len: number }> {
-  return json('tokenize', asked, signal);
-}
-
 /**
  * The answer to a question. Failure where there is none, for whatever reason; AbortError once `signal` says that
  * nobody waits, which also ends the server's work.
@@ -86,7 +60,7 @@ export async function ask<Result = unknown>(
   asked: Asked,
   { signal, progress }: Listening = {},
 ): Promise<Answer<Result>> {
-  const body = { ...asked, tab: TAB, generation: ++generation };
+  const body = { ...asked, tab: TAB };
   const response = await send(`answers/${encodeURIComponent(question)}`, body, signal);
   let answer: Answer<Result> | null = null;
   // Read to its end, so that the connection serves the next question too.
@@ -107,9 +81,10 @@ export async function fetchFile(
   signal?: AbortSignal,
 ): Promise<{ name: string; blob: Blob }> {
   const response = await send('export', asked, signal);
-  const named = /filename="?([^";]+)"?/.exec(response.headers.get('content-disposition') ?? '');
+  const named = /filename\*=UTF-8''([^;]+)/.exec(response.headers.get('content-disposition') ?? '');
+  const name = named ? decodeURIComponent(named[1]!) : `cutaway.${asked.format}`;
   try {
-    return { name: named?.[1] ?? `cutaway.${asked.format}`, blob: await response.blob() };
+    return { name, blob: await response.blob() };
   } catch (error) {
     throw unreachable(error, signal, 'lost');
   }

@@ -94,17 +94,9 @@ export type ModelInfo = {
   error?: Text;
   /** Null until its config was read; what follows is empty until then. */
   family: Family | null;
-  architecture: string;
-  sides: string[];
   n_layers: number;
   n_encoder_layers: number;
   n_heads: number;
-  d_model: number;
-  d_ff: number;
-  vocab_size: number;
-  max_len: number;
-  n_experts: number;
-  head: string;
   parameters: number;
   languages: string[];
   questions: string[];
@@ -116,17 +108,7 @@ export type Option = {
   name: string;
   about: Text;
   kind:
-    | 'integer'
-    | 'number'
-    | 'boolean'
-    | 'string'
-    | 'choice'
-    | 'token'
-    | 'tokens'
-    | 'index'
-    | 'text'
-    | 'changes'
-    | 'list';
+    'integer' | 'number' | 'boolean' | 'string' | 'choice' | 'token' | 'tokens' | 'text' | 'changes' | 'list';
   choices?: string[];
   default?: unknown;
   required: boolean;
@@ -154,18 +136,8 @@ export type Vocabulary = {
   questions: Question[];
   run_options: Option[];
   changes: ChangeKind[];
-  glossary: { term: Text; symbol: string; about: Text }[];
-  taps: { name: string; dims: string; about: Text }[];
 };
 
-export type Token = {
-  id: number;
-  piece: string;
-  start: number | null;
-  end: number | null;
-  group: number;
-  control: boolean;
-};
 export type Progress = { what: Text; done: number; total: number };
 export type Answer<Result = unknown> = {
   question: string;

@@ -17,9 +17,14 @@ export function examples(model: ModelInfo | undefined): ModelInfo['examples'] {
   return [...all.filter((each) => fits(each.text)), ...all.filter((each) => !fits(each.text))];
 }
 
+/** The positions of a text that are worth covering, as the model's example says; none of a text that is no example. */
+export function telling(model: ModelInfo | undefined, text: string | null | undefined): number[] {
+  const hide = model?.examples.find((each) => each.text === text)?.options['hide'];
+  return Array.isArray(hide) ? sorted(hide.filter((place) => Number.isInteger(place))) : [];
+}
+
 /** Where a model is first looked at: its first example; one that fills gaps has a word of it covered. */
 export function opening(model: ModelInfo): Partial<Place> {
-  const hide = model.family === 'encoder-only' ? examples(model)[0]?.options['hide'] : [];
-  const places = Array.isArray(hide) ? sorted(hide.filter((place) => Number.isInteger(place))) : [];
-  return { text: null, hide: places, light: null, options: {} };
+  const hide = model.family === 'encoder-only' ? telling(model, examples(model)[0]?.text) : [];
+  return { text: null, hide, light: null, options: {} };
 }

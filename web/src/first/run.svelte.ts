@@ -11,8 +11,8 @@ const KEPT = 64;
  */
 class CoverRun {
   answer = $state.raw<Answer<Cover> | null>(null);
-  /** What is being computed, since when, and how far it is. */
-  pending = $state.raw<{ key: string; since: number } | null>(null);
+  /** Since when something is being computed, and how far it is. */
+  pending = $state.raw<{ since: number } | null>(null);
   progress = $state.raw<Progress | null>(null);
   failure = $state.raw<Failure | null>(null);
   cancelled = $state(false);
@@ -36,7 +36,7 @@ class CoverRun {
     }
     const abort = new AbortController();
     this.#abort = abort;
-    this.pending = { key, since: Date.now() };
+    this.pending = { since: Date.now() };
     try {
       const answer = await askPatiently<Cover>(
         'cover',

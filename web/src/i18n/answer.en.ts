@@ -62,7 +62,7 @@ export const en = {
   atLeast: 'at least {low}',
   atMost: 'at most {high}',
   usually: 'usually {value}',
-  indexHint: 'whole numbers with commas between them: 0,3,-1',
+  listHint: 'whole numbers with commas between them: 0,3,-1',
   tokenHint: 'a word, a piece, or an id such as #123',
   addToken: 'Add a token',
   removeToken: 'Remove token {place}',
@@ -83,7 +83,7 @@ export const en = {
   wrongLow: '{value} is too small; expected {expected}.',
   wrongHigh: '{value} is too large; expected {expected}.',
   wrongChoice: '“{text}” is none of {choices}.',
-  wrongIndex: '“{text}” is no list of whole numbers; write them with commas: 0,3,-1.',
+  wrongList: '“{text}” is no list of whole numbers; write them with commas: 0,3,-1.',
   wrongJson: '“{text}” begins like JSON and cannot be read; close its brackets and quotes.',
   wrongChange: 'Change {place}: {field} is missing.',
   wrongForm: 'Some fields need another look; each says why.',
@@ -99,12 +99,12 @@ export const en = {
   cancelled: 'Cancelled.',
   previous: 'Below still stands the answer before.',
   failed: 'No answer',
-  unreachable:
+  offline:
     'The server does not answer: it was stopped, or the connection is gone. Start it again with `cutaway serve`, then try again.',
   again: 'Try again',
   took: '{ms} ms',
-  broken:
-    'The server sent something that is no answer; try again, and if it stays, report it with the details.',
+  lost: 'The connection broke off before the answer was whole.',
+  broken: 'The server sent no whole answer; try again, and if it stays, report it with the details.',
   noPage: 'The server sent an answer without a page; ask again.',
   details: 'Details',
 };

@@ -1,10 +1,9 @@
-/** The page's own words. What is said of models and answers comes from the server, in both languages. */
+/** The page's own words, beside those around answers. What is said of models and answers comes from the server, in both languages. */
 export const en = {
   'page.title': 'cutaway',
   'nav.skip': 'Skip to the content',
   'nav.label': 'Views',
   'nav.first': 'One sentence',
-  'nav.ask': 'All questions',
   'language.other': '中文',
   'language.switch': 'Switch to Chinese',
   'theme.toDark': 'Dark colours',
@@ -52,8 +51,6 @@ export const en = {
   'run.encoder-only': 'Fill in',
   'run.encoder-decoder': 'Write',
   'run.any': 'Run',
-  'run.ask': 'Ask',
-  'run.cancel': 'Cancel',
 
   'row.reads': 'The model reads',
   'row.writes': 'The model writes',
@@ -79,9 +76,6 @@ export const en = {
   'state.connecting': 'Reaching the server…',
   'state.loading': 'Opening {name}…',
   'state.running': 'Computing…',
-  'state.progress': '{what}: {done} of {total}',
-  'state.elapsed': '{seconds} s',
-  'state.previous': 'previous',
   'state.empty': 'Type a text above and press Enter.',
   'state.noModel': 'The server has no model. Start it with one: cutaway serve MODEL',
   'state.cancelled': 'Cancelled. Press Enter in the text to run it again.',
@@ -90,9 +84,4 @@ export const en = {
   'state.dismiss': 'Close',
   'state.broken': 'This link has parts that name nothing: {parts}. The rest is shown.',
   'state.unknownModel': 'No model {name} here; the server has: {names}.',
-  'error.title': 'No answer',
-  'error.details': 'Details',
-  'error.again': 'Try again',
-  'error.lost': 'The connection broke off before the answer was whole.',
-  'error.broken': 'The answer arrived damaged or not whole; ask again.',
 };

@@ -1,9 +1,11 @@
 import type { Text } from '../data/wire';
+import { en as answerEn } from './answer.en';
+import { zh as answerZh } from './answer.zh';
 import { en } from './en';
 import type { Locale } from './locale';
 import { zh } from './zh';
 
-const WORDS = { en, zh };
+const WORDS = { en: { ...answerEn, ...en }, zh: { ...answerZh, ...zh } };
 export type Key = keyof typeof WORDS.en;
 type Values = Record<string, string | number>;
 

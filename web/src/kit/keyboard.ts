@@ -17,13 +17,14 @@ type Deeds = Record<string, () => void>;
 
 /**
  * Shortcuts of single letters, and of two (`g f`). A key with a modifier, one that is typed, or one that somebody else
- * used already is none.
+ * used already is none; while a menu or a dialog is open, every key is its own.
  */
 export function shortcuts(deeds: Deeds, wanted: () => boolean): (event: KeyboardEvent) => void {
   let before = '';
   let since = 0;
   return (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyped(event)) return;
+    if (document.querySelector(':popover-open, dialog[open]')) return;
     if (/^\p{L}$/u.test(event.key) && !wanted()) return;
     const pair = Date.now() - since < 1000 ? `${before} ${event.key}` : event.key;
     const deed = deeds[pair] ?? deeds[event.key];

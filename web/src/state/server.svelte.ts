@@ -1,15 +1,18 @@
 import { Failure, fetchModels, fetchVocabulary } from '../data/client';
-import type { ModelInfo, Vocabulary } from '../data/wire';
+import type { ModelInfo, Text, Vocabulary } from '../data/wire';
 
 const PAUSES = [1, 2, 4, 8, 15, 30];
 const POLL = 400;
 
-/** What the server has, kept up to date while models open, and whether it answers at all. */
+/** What the server has, kept up to date while models open, and whether it tells that at all. */
 class Server {
   models = $state.raw<ModelInfo[] | null>(null);
   vocabulary = $state.raw<Vocabulary | null>(null);
-  /** Null while it answers; else when it is asked again, in milliseconds of `Date.now`. */
-  gone = $state.raw<{ next: number; trying: boolean } | null>(null);
+  /**
+   * Null while it tells what it has; else when it is asked again, in milliseconds of `Date.now`, and what it said where
+   * it refused.
+   */
+  gone = $state.raw<{ next: number; refusal: Text | null } | null>(null);
   version = $state('');
 
   #tries = 0;
@@ -46,7 +49,6 @@ class Server {
     if (this.#asking) return;
     clearTimeout(this.#timer);
     this.#asking = true;
-    if (this.gone) this.gone = { ...this.gone, trying: true };
     try {
       const { models, version } = await fetchModels();
       this.models = models;
@@ -58,9 +60,8 @@ class Server {
       if (models.some((model) => model.state === 'loading')) this.#again(POLL);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      // A refusal is an answer: the models are known, and what was refused is asked again with them.
       const pause = PAUSES[Math.min(this.#tries++, PAUSES.length - 1)]! * 1000;
-      this.gone = { next: Date.now() + pause, trying: false };
+      this.gone = { next: Date.now() + pause, refusal: error.text };
       this.#again(pause);
     } finally {
       this.#asking = false;
