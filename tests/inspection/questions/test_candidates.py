@@ -85,6 +85,7 @@ def test_probabilities_are_those_that_sampling_draws_with(
     afters = [each.after for each in found.rows]
     assert afters == sorted(afters, reverse=True)
     assert found.kept == sum(each.cut is None for each in found.rows) == int((expected > 0).sum())
+    assert found.kept_before == pytest.approx(float(before[torch.tensor(expected > 0)].sum()), abs=1e-6)
     assert all((each.after == 0) == (each.cut is not None) for each in found.rows)
     assert {each.id for each in found.rows if each.cut == "never"} == set(never)
     ranked = sorted(found.rows, key=lambda each: each.rank)
