@@ -128,7 +128,7 @@ export const en = {
   'search.stop': 'ended',
   'search.length': 'at the limit',
   'search.dropped': 'dropped',
-  'search.node': '{piece}, step {step}, {chance}, total {total}, score {score}, {fate}',
+  'search.node': '{piece} {chance}, step {step}, total {total}, score {score}, {fate}',
   'search.sofar': 'Written so far',
   'search.sum': 'log-probability, summed',
   'search.divisor': 'length penalty',

@@ -129,7 +129,7 @@ export const zh: Record<keyof typeof en, string> = {
   'search.stop': '结束',
   'search.length': '达到上限',
   'search.dropped': '放弃',
-  'search.node': '{piece}，第 {step} 步，{chance}，总和 {total}，得分 {score}，{fate}',
+  'search.node': '{piece} {chance}，第 {step} 步，总和 {total}，得分 {score}，{fate}',
   'search.sofar': '到此写出',
   'search.sum': '对数概率之和',
   'search.divisor': '长度惩罚',
