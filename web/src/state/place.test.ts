@@ -7,6 +7,7 @@ const PLACES: Partial<Place>[] = [
   { text: '', model: 'poet-zh' },
   { text: 'a & b = c % d # e + f ? "g" <h>\n\ti\u3000j 👩‍👩‍👧 𠮷', lang: 'zh', theme: 'dark' },
   { view: 'ask' },
+  { view: 'learn', tour: { name: 'sentence', step: 11 } },
   { view: 'output', text: '明月', options: { at: 3, top_k: 5, force: 39 } },
   { view: 'search', options: { beam: 4, changes: [{ op: 'token', at: 0, ban: [5] }] } },
   {

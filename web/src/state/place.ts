@@ -2,7 +2,7 @@ import { isLocale, type Locale } from '../i18n/locale';
 
 export type Theme = 'light' | 'dark';
 /** Views that an address names by one word. */
-const NAMED = ['output', 'search'] as const;
+const NAMED = ['output', 'search', 'learn'] as const;
 export type View = 'first' | 'ask' | (typeof NAMED)[number];
 /** What is looked at: a view of one text in one model. Null and empty are the defaults, which no link names. */
 export type Place = {
@@ -13,6 +13,8 @@ export type Place = {
   hide: number[];
   light: number | null;
   options: Record<string, unknown>;
+  /** The tour that somebody is on, and its step, from 1. */
+  tour: { name: string; step: number } | null;
   lang: Locale | null;
   theme: Theme | null;
 };
@@ -25,6 +27,7 @@ export const HOME: Place = {
   hide: [],
   light: null,
   options: {},
+  tour: null,
   lang: null,
   theme: null,
 };
@@ -44,14 +47,17 @@ export function read(hash: string): { place: Place; broken: string[] } {
   for (const [key, value] of new URLSearchParams(query)) {
     if (key === 'm') place.model = value || null;
     else if (key === 'text') place.text = value;
-    else if (key === 'lang' && isLocale(value)) place.lang = value;
+    else if (key === 'tour' && /^[a-z]+\.[1-9]\d?$/.test(value)) {
+      const [name = '', step] = value.split('.');
+      place.tour = { name, step: Number(step) };
+    } else if (key === 'lang' && isLocale(value)) place.lang = value;
     else if (key === 'theme' && (value === 'light' || value === 'dark')) place.theme = value;
     else if (key === 'hide' && isCovering(place.view) && /^\d{1,6}(,\d{1,6})*$/.test(value))
       place.hide = sorted(value.split(',').map(Number));
     else if (key === 'light' && place.view === 'first' && /^\d{1,6}$/.test(value))
       place.light = Number(value);
     else if (
-      ['lang', 'theme'].includes(key) ||
+      ['lang', 'theme', 'tour'].includes(key) ||
       (isCovering(place.view) && key === 'hide') ||
       (place.view === 'first' && key === 'light')
     )
@@ -80,6 +86,7 @@ export function write(place: Place): string {
   if (place.view === 'first' && place.light !== null) query.push(['light', String(place.light)]);
   for (const [key, value] of Object.entries(place.options))
     if (value !== undefined) query.push([key, JSON.stringify(value)]);
+  if (place.tour) query.push(['tour', `${place.tour.name}.${place.tour.step}`]);
   if (place.lang) query.push(['lang', place.lang]);
   if (place.theme) query.push(['theme', place.theme]);
   return `#${path}${query.length ? '?' : ''}${query.map(([key, value]) => `${key}=${legible(value)}`).join('&')}`;
