@@ -146,4 +146,7 @@ export const en = {
   'search.more': 'All numbers of this search',
   'search.result': 'The search wrote',
   'chip.why': 'Why “{word}”?',
+  'output.log': 'log-probability',
+  'search.effect':
+    'Above: the share of the cross-attention. Below, in nats: how much less probable this token is when the word is hidden from the model. Where it looks is not always what it depends on.',
 };

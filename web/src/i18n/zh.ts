@@ -147,4 +147,7 @@ export const zh: Record<keyof typeof en, string> = {
   'search.more': '这次搜索的全部数字',
   'search.result': '搜索写出',
   'chip.why': '为什么是“{word}”？',
+  'output.log': '对数概率',
+  'search.effect':
+    '上：交叉注意力的份额。下：把这个词对模型隐藏后，该词元的对数概率下降多少（奈特）。看向哪里，不一定就依赖哪里。',
 };
