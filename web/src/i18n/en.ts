@@ -149,4 +149,6 @@ export const en = {
   'output.log': 'log-probability',
   'search.effect':
     'Above: the share of the cross-attention. Below, in nats: how much less probable this token is when the word is hidden from the model. Where it looks is not always what it depends on.',
+  'search.else': 'What else might be written here?',
+  'output.gap': 'Cover it: what would the model put there?',
 };

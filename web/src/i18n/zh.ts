@@ -150,4 +150,6 @@ export const zh: Record<keyof typeof en, string> = {
   'output.log': '对数概率',
   'search.effect':
     '上：交叉注意力的份额。下：把这个词对模型隐藏后，该词元的对数概率下降多少（奈特）。看向哪里，不一定就依赖哪里。',
+  'search.else': '这里还可能写什么？',
+  'output.gap': '遮住它：模型会填什么？',
 };
