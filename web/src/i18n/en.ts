@@ -122,7 +122,6 @@ export const en = {
   'output.shareOf': 'probability of',
   'search.tree': 'Every hypothesis of the search, step by step',
   'search.step': 'step {step}',
-  'search.settings': 'The search',
   'search.won': 'won',
   'search.live': 'goes on',
   'search.stop': 'ended',
@@ -144,7 +143,6 @@ export const en = {
   'search.hint': 'Click a hypothesis, or go from one to the next with the arrow keys.',
   'search.align': 'Weights beside the measured effect of each source word',
   'search.more': 'All numbers of this search',
-  'search.result': 'The search wrote',
   'chip.why': 'Why “{word}”?',
   'output.log': 'log-probability',
   'search.effect':

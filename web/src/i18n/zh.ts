@@ -123,7 +123,6 @@ export const zh: Record<keyof typeof en, string> = {
   'output.shareOf': '概率：',
   'search.tree': '搜索的每个假设，逐步展开',
   'search.step': '第 {step} 步',
-  'search.settings': '搜索设置',
   'search.won': '胜出',
   'search.live': '继续',
   'search.stop': '结束',
@@ -145,7 +144,6 @@ export const zh: Record<keyof typeof en, string> = {
   'search.hint': '点一个假设，或用方向键逐个查看。',
   'search.align': '注意力权重与每个源词的实测作用',
   'search.more': '这次搜索的全部数字',
-  'search.result': '搜索写出',
   'chip.why': '为什么是“{word}”？',
   'output.log': '对数概率',
   'search.effect':
