@@ -105,7 +105,7 @@ export const en = {
   'output.forceHint': 'Choose a token: it is written here, and the model goes on from it.',
   'output.kept': '{kept} of {words} tokens can be drawn.',
   'output.keptShare': 'The model gives them {share} together.',
-  'output.settings': 'How it is drawn',
+  'output.settings': 'How the token is drawn',
   'output.forced': 'With another token here',
   'output.unchanged': 'without',
   'output.changed': 'with it',
@@ -149,4 +149,6 @@ export const en = {
     'Above: the share of the cross-attention. Below, in nats: how much less probable this token is when the word is hidden from the model. Where it looks is not always what it depends on.',
   'search.else': 'What else might be written here?',
   'output.gap': 'Cover it: what would the model put there?',
+  'output.hint': 'Click a word: what else the model might have written there, and how probably.',
+  'output.space': '▁ stands for a space',
 };

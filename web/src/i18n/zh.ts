@@ -106,7 +106,7 @@ export const zh: Record<keyof typeof en, string> = {
   'output.forceHint': '点一个词元：让它写在这里，模型从它继续。',
   'output.kept': '{words} 个词元中有 {kept} 个可被抽到。',
   'output.keptShare': '模型给它们的概率合计 {share}。',
-  'output.settings': '如何抽取',
+  'output.settings': '这个词元如何抽取',
   'output.forced': '此处换一个词元',
   'output.unchanged': '原来',
   'output.changed': '换后',
@@ -150,4 +150,6 @@ export const zh: Record<keyof typeof en, string> = {
     '上：交叉注意力的份额。下：把这个词对模型隐藏后，该词元的对数概率下降多少（奈特）。看向哪里，不一定就依赖哪里。',
   'search.else': '这里还可能写什么？',
   'output.gap': '遮住它：模型会填什么？',
+  'output.hint': '点一个词：看模型在那里还可能写什么、概率多大。',
+  'output.space': '▁ 代表空格',
 };
