@@ -118,6 +118,11 @@ def test_the_output_of_every_family(open_screen: Open):
     assert "[MASK] sat" in screen.hash.replace("+", " ") and "hide" not in screen.hash
     assert screen.page.locator("[data-at].gap").inner_text().startswith("king")
     assert candidates(screen)[0][0] == opened_model(zoo.MASKED).require_tokenizer().encode("king").ids[0]
+    # a word that was given is covered
+    place(screen, f"#/output?m={zoo.MASKED}&text=The queen sat.&at=2")
+    screen.page.get_by_role("button", name="Cover it").click()
+    screen.settle()
+    assert screen.page.locator("#text").input_value() == "The [MASK] sat."
     poem = cover(opened_model(zoo.POET), "明月松间照")
     place(screen, f"#/output?m={zoo.POET}&text=明月松间照")
     written = screen.page.locator("[data-at].written").all_inner_texts()

@@ -252,3 +252,5 @@ export type Tree = {
   length_penalty: { alpha: number; kind: string };
   attention: Packed;
 };
+/** Of a translation: how much less probable each token is without each source token, in nats (T, S). */
+export type Alignment = { outcome: Pieces; effect: { effect: Packed } };
