@@ -24,8 +24,8 @@ def learn(recipe: WordRecipe, out: Path) -> None:
         model = Word2Vec(
             corpus_file=str(file), vector_size=recipe.model.d_model, window=part.window, negative=part.negatives,
             sg=int(recipe.model.context == "skip-gram"), workers=recipe.run.threads or 1, min_count=1,
-            sample=part.subsample, epochs=part.epochs, alpha=recipe.lr, min_alpha=part.end_lr, ns_exponent=part.exponent,
-            seed=recipe.run.seed,
+            sample=part.subsample, epochs=part.epochs, alpha=recipe.lr, min_alpha=part.end_lr,
+            ns_exponent=part.exponent, seed=recipe.run.seed,
         )  # fmt: skip
     model.wv.save_word2vec_format(str(out), binary=True)
 
