@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -131,6 +131,14 @@ def first_words(opened: WordVectors, count: int) -> WordVectors:
     words = WordList(opened.words.words[:count], opened.words.counts[:count])
     outputs = opened.model.unembed.weight.detach()[:count] if opened.config.output == "negative" else None
     return WordVectors(_vectors_alone(opened.vectors[:count], outputs), words, opened.path, opened.notes)
+
+
+def turned(opened: WordVectors, matrix: Tensor) -> WordVectors:
+    """The vectors times a rotation (D, D), and the outputs likewise: no product or length among them changes."""
+    model = _skeleton(opened.config)
+    for ours, theirs in ((model.embed, opened.model.embed), (model.unembed, opened.model.unembed)):
+        ours.weight = torch.nn.Parameter((theirs.weight.detach().double() @ matrix.double()).float())
+    return replace(opened, model=model)
 
 
 def _vectors_alone(vectors: Tensor, outputs: Tensor | None = None) -> Word2Vec:
