@@ -4,7 +4,7 @@ import { isDone, placeOf, tour } from './tour';
 import { openTour, TOURS } from './tours';
 
 const ENGLISH =
-  '# A\n\nall *of* it\n\n## B\n\n@ go: #/?hide=1\n@ mark: p, i\n@ try: hide=1,2\n\none\n\ntwo **x** `y`\n';
+  '# A\n\nall _of_ it\n\n## B\n\n@ go: #/?hide=1\n@ mark: p, i #2\n@ try: hide=1,2\n\none\n\ntwo **x** `y`\n';
 
 describe('a tour', () => {
   it('has the structure of one file and the words of another', () => {
@@ -17,6 +17,7 @@ describe('a tour', () => {
         paragraphs: [[{ kind: 'plain', text: '一' }]],
         go: '#/?hide=1',
         mark: 'p, i',
+        nth: 2,
         attempt: 'hide=1,2',
       },
     ]);
@@ -26,6 +27,7 @@ describe('a tour', () => {
       ['plain', ' '],
       ['code', 'y'],
     ]);
+    expect(tour(ENGLISH, ENGLISH).about[1]).toEqual({ kind: 'em', text: 'of' });
     expect(() => tour(ENGLISH, '# 甲\n')).toThrow('0 steps, expected the 1');
   });
 

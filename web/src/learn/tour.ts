@@ -4,13 +4,20 @@ import { read, type Place } from '../state/place';
 export type Run = { kind: 'plain' | 'strong' | 'em' | 'code'; text: string };
 
 /**
- * One step of a tour: where it leads, what of the page it points at (a CSS selector), and what its reader is asked to
- * do, as a part of the address (`hide=4`) that is there once it was done.
+ * One step of a tour: where it leads, what of the page it points at (a CSS selector, and `nth`, of several the one, from
+ * 1, or 0 for all), and what its reader is asked to do, as a part of the address (`hide=4`) that is there once it was done.
  */
-export type Step = { title: string; paragraphs: Run[][]; go: string; mark: string; attempt: string };
+export type Step = {
+  title: string;
+  paragraphs: Run[][];
+  go: string;
+  mark: string;
+  nth: number;
+  attempt: string;
+};
 export type Tour = { title: string; about: Run[]; steps: Step[] };
 
-const MARKED = /\*\*(?<strong>.+?)\*\*|\*(?<em>.+?)\*|`(?<code>.+?)`/gu;
+const MARKED = /\*\*(?<strong>.+?)\*\*|\b_(?<em>.+?)_\b|`(?<code>.+?)`/gu;
 
 /**
  * A tour from its two files: the English one has the structure, lines `@ go:`, `@ mark:` and `@ try:` below a step's
@@ -26,7 +33,8 @@ export function tour(structure: string, words: string): Tour {
     about: head.paragraphs.flat(),
     steps: steps.map(({ title, paragraphs }, at) => {
       const { go = '#/', mark = '', try: attempt = '' } = plan[at]!.orders;
-      return { title, paragraphs, go, mark, attempt };
+      const [selector = '', nth] = mark.split(' #');
+      return { title, paragraphs, go, mark: selector, nth: Number(nth ?? 0), attempt };
     }),
   };
 }
