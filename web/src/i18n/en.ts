@@ -89,6 +89,7 @@ export const en = {
   'nav.learn': 'Learn',
   'learn.about':
     'Guided ways through a real model. You can leave a tour at any step, change what you like, and come back.',
+  'learn.lacks': 'This tour needs the model {model}, which this server was not started with.',
   'learn.steps': '{count} steps',
   'learn.step': 'step {step} of {total}',
   'learn.back': 'Back',

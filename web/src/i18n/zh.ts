@@ -89,6 +89,7 @@ export const zh: Record<keyof typeof en, string> = {
   'key.learn': '导览',
   'nav.learn': '学习',
   'learn.about': '带着你走过一个真实的模型。每一步都可以停下来随意改动，再接着走。',
+  'learn.lacks': '这趟导览需要模型 {model}，而服务器启动时没有打开它。',
   'learn.steps': '共 {count} 步',
   'learn.step': '第 {step} 步，共 {total} 步',
   'learn.back': '上一步',
