@@ -26,6 +26,9 @@ NPM := $(BIN)/python hatch_build.py npm
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
+# Modules are compiled once, not by each of the tests' processes, also where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo serve test check fmt slow bench docs pictures screenshots words clean
 
 demo: $(RUNS)
