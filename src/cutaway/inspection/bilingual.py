@@ -112,8 +112,13 @@ def score_translations(source: WordVectors, target: WordVectors, path: Path) -> 
     asked = dict([*pairs.items()][HELD_OUT - 1 :: HELD_OUT])
     learned = {word: words for word, words in pairs.items() if word not in asked}
     turned = source.vectors @ rotation(source, target, learned).float()
-    sources, targets = normalize(turned, dim=1), normalize(target.vectors.float(), dim=1)
+    return Retrieval(len(learned), len(asked), *hits(turned, target.vectors, asked))
+
+
+def hits(sources: Tensor, targets: Tensor, asked: Mapping[int, list[int]]) -> tuple[float, float]:
+    """precision@1 and @5 of rows of `sources` (S, D) that stand for words of `targets` (T, D), by CSLS."""
+    sources, targets = normalize(sources.float(), dim=1), normalize(targets.float(), dim=1)
     best = csls(sources[list(asked)], sources, targets).topk(5).indices.tolist()
-    hits = [[id in right for id in ids] for ids, right in zip(best, asked.values(), strict=True)]
-    first, fifth = (sum(any(hit[:k]) for hit in hits) / len(hits) for k in (1, 5))
-    return Retrieval(len(learned), len(asked), first, fifth)
+    found = [[id in right for id in ids] for ids, right in zip(best, asked.values(), strict=True)]
+    first, fifth = (sum(any(each[:k]) for each in found) / len(found) for k in (1, 5))
+    return first, fifth
