@@ -15,24 +15,29 @@ from cutaway.checkpoint.folder import Loaded
 from cutaway.decode.stepping import pad_right
 from cutaway.decode.translator import Translator
 from cutaway.inspection.bilingual import HELD_OUT, hits, procrustes, read_dictionary
+from cutaway.models.encoder_decoder import EncoderDecoder
 
 _AT_ONCE = 512  # words
 
 
 def states(loaded: Loaded, words: list[str], to: str) -> tuple[Tensor, Tensor]:
-    """(V, D) twice: of each word alone the mean of its tokens' rows of the embedding table, and of what the encoder makes
-    of them; zero for a word that the translator reads nothing of."""
+    """(V, D) twice: of each word alone the mean of its tokens' rows of the embedding table, and of what the encoder
+    makes of them; zero for a word that the translator reads nothing of."""
     translator, model, end = Translator(loaded), loaded.model, loaded.config.eos_id
-    rows, read = [], []
+    assert isinstance(model, EncoderDecoder) and end is not None
+    rows: list[Tensor] = []
+    read: list[Tensor] = []
     for start in range(0, len(words), _AT_ONCE):
         sources = [translator.prepare(word, to=to) for word in words[start : start + _AT_ONCE]]
-        ids, mask = pad_right([source.ids or [end] for source in sources], 0, torch.device("cpu"))
+        ids, mask = pad_right([source.ids or [end] for source in sources], end, torch.device("cpu"))
         # neither the mark of the language nor the end is a part of the word
-        own = mask & (ids != end)
+        own = ids != end
         own[:, 0] = False
         with torch.inference_mode():
-            for found, all_vectors in ((rows, model.source_embed.tokens(ids)), (read, model.encode(ids, mask))):
-                found.append((all_vectors * own[..., None]).sum(dim=1) / own.sum(dim=1, keepdim=True).clamp(min=1))
+            for found, vectors in ((rows, model.source_embed.tokens(ids)), (read, model.encode(ids, mask))):
+                found.append(
+                    (vectors * own[..., None]).sum(dim=1) / own.sum(dim=1, keepdim=True).clamp(min=1)
+                )
     return torch.cat(rows), torch.cat(read)
 
 

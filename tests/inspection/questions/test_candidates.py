@@ -16,8 +16,11 @@ from cutaway.decode.complete import continue_text
 from cutaway.decode.gaps import fill
 from cutaway.decode.sampling import Sampling
 from cutaway.decode.search import Limits, Search
+from cutaway.inspection.answers import Session
 from cutaway.inspection.outcome import never_written
+from cutaway.inspection.question import find_question
 from cutaway.inspection.questions.candidates import Candidates, candidates
+from cutaway.inspection.questions.diff import Comparison
 from cutaway.inspection.runs import Run, run
 from cutaway.page.numbers import share
 
@@ -219,3 +222,15 @@ def test_every_token_together_is_certain(run_of: Callable[..., Run]) -> None:
     found = candidates(run_of("experts"), temperature=1e-4)
     assert found.rows[0].after == pytest.approx(1.0)
     assert torch.isfinite(torch.tensor(found.entropy_after))
+
+
+@pytest.mark.parametrize(("model", "text"), [("poet-zh", "床前明月光"), ("translate-zh-en", "谢谢你。")])
+def test_the_other_token_that_it_suggests_is_written(model: str, text: str) -> None:
+    session = Session(model)
+    found = session.ask(find_question("candidates"), text).result
+    assert isinstance(found, Candidates)
+    first = next(found.suggestions())
+    difference = session.ask(find_question(first.question), text, dict(first.options)).result
+    assert isinstance(difference, Comparison)
+    other = next(each for each in found.rows if each.id != found.written.id)
+    assert other.piece in [piece for each in difference.token_edits for piece in each.changed_pieces]

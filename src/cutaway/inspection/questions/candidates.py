@@ -71,6 +71,7 @@ class Candidates(Suggesting):
     kept: int
     kept_before: float
     words: int
+    continues: bool  # whether what is written goes on from the text that is read
     entropy_before: float
     entropy_after: float
 
@@ -159,6 +160,7 @@ def candidates(
         kept=int((shaped > -math.inf).sum()),
         kept_before=float(before[shaped > -math.inf].sum()),
         words=len(logits),
+        continues=isinstance(run.model, DecoderOnly),
         entropy_before=_entropy(before),
         entropy_after=_entropy(after),
     )
@@ -221,7 +223,10 @@ def _suggestions(found: Candidates) -> Iterator[Suggestion]:
     written = found.written
     other = next((each for each in found.rows if each.id != written.id and each.cut != "never"), None)
     if other is not None:
-        forced = {"changes": [{"op": "token", "at": found.position, "force": other.id}]}
+        forced: dict[str, object] = {"changes": [{"op": "token", "at": found.position, "force": other.id}]}
+        if found.continues:
+            # the token that a run writes by itself would stand there already
+            forced["max_new_tokens"] = 0
         yield Suggestion(say("what is written if '{piece}' stands here", piece=other.piece), "diff", forced)
         why = say("why '{written}' and not '{piece}'", written=written.piece, piece=other.piece)
         against = {"at": found.position, "token": written.id, "against": other.id}
