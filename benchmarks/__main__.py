@@ -11,6 +11,7 @@ from rich.console import Console
 from benchmarks import (
     attention,
     experts,
+    explorer,
     opening,
     run_with_cache,
     start,
@@ -32,6 +33,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "opening": opening.measure,
     "experts": experts.measure,
     "word2vec": word2vec.measure,
+    "explorer": explorer.measure,
 }
 
 TABLE_WIDTH = 110  # columns, also where the output is no terminal
