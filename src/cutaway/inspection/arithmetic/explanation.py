@@ -127,6 +127,26 @@ class Arithmetic:
             )
         return value
 
+    def labels(self, operand: Operand) -> dict[int, str]:
+        """What the places of a line that an operand is stand for: tokens, or of a vocabulary the WORDS words with the
+        greatest numbers and the element that the formula takes; of anything else nothing."""
+        record, name = self._record, operand.name
+        lines = [place for place, each in enumerate(operand.index) if isinstance(each, slice)]
+        if name is None or len(lines) != 1:
+            return {}
+        letters = ("B", "T", "V") if name in VOCABULARIES else dims_of(name)
+        letter = letters[lines[0]] if lines[0] < len(letters) else ""
+        if letter in ("T", "S"):
+            first = operand.index[lines[0]]
+            assert isinstance(first, slice)
+            pieces = record.tokens_of(name, keys=letter == "S").pieces[first.start or 0 :]
+            return dict(enumerate(pieces[: len(operand.values)]))
+        if letter == "V":
+            best: list[int] = operand.values.topk(min(WORDS, len(operand.values))).indices.tolist()
+            own = [] if operand.element is None else [operand.element[1]]
+            return {id: piece_label(id, record.loaded.tokenizer) for id in dict.fromkeys([*own, *best])}
+        return {}
+
     def explain(self, name: str, index: tuple[int, ...] = ()) -> Explanation:
         """The number at `index` of the value `name`; negative places count from the end, as in Python.
 

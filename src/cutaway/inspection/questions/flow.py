@@ -21,7 +21,7 @@ from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import written_token
 from cutaway.inspection.page_parts import array, folded, numbers_to
 from cutaway.inspection.question import Suggesting, Suggestion, question
-from cutaway.inspection.runs import ReadingStack, Run, piece_of, stack_named
+from cutaway.inspection.runs import ReadingStack, Run, piece_of, stack_named, stacks
 from cutaway.inspection.terms import ATTENTIONS, KEY, LAYER, PROBABILITY, QUERY, SIDES, TOKEN, WEIGHT, right
 from cutaway.inspection.wiring import (
     Place,
@@ -46,7 +46,9 @@ from cutaway.words import Phrase, Text, listed, say
 
 Part = Literal["embedding", "attention", "cross", "ffn", "output"]
 PROBABILITIES = "probabilities"
+WEIGHTS = ("pattern", PROBABILITIES, "expert_weight")
 ROW = ("V", "D")  # the dimensions of the embedding table
+_PICKED = say("the row of the embedding table that the id picks; learned")
 WORDS_SHOWN = 12  # of the vocabulary, of the greatest logits
 
 
@@ -59,7 +61,8 @@ class Stage:
     KE are heads side by side). `values` are the part that belongs to the token, one row or several: its own vector; of
     keys and values those of all tokens that its head reads; of scores and weights its row; of logits and probabilities
     those of the most probable words and of the one that stands there. `rows` and `columns` name them where they are
-    tokens, words or experts. `norm` is the length of a vector, None of what is none.
+    tokens, words or experts; `words` are the ids of columns that are words. `norm` is the length of a vector, `total` the
+    sum of all weights of a row, words that are not shown included; each None of what is none.
     """
 
     part: Part
@@ -74,7 +77,18 @@ class Stage:
     values: Tensor
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    words: tuple[int, ...]
     norm: float | None
+    total: float | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a part of the way is called, and what happens in it."""
+
+    part: Part
+    title: Text
+    about: Text
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,8 @@ class StreamLayer:
 class Flow(Suggesting):
     """One token's way through one stack, from its id to the stack's result, or to the probabilities of the next word.
 
-    `stages` are in the order in which this model computes them, `layer` in full with its `head`, of which grouped
+    `tokens` are what each stack of the model reads, `wiring` says where its norms stand, and `parts` what the stages of
+    each part do. `stages` are in the order in which this model computes them, `layer` in full with its `head`, of which grouped
     queries share a key/value head; the other layers are wired alike and stand in `stream`.
     """
 
@@ -105,6 +120,10 @@ class Flow(Suggesting):
     head: int
     n_layers: int
     norm_order: str
+    title: Text
+    wiring: Text
+    tokens: dict[StackName, tuple[str, ...]]
+    parts: tuple[Told, ...]
     stages: tuple[Stage, ...]
     stream: tuple[StreamLayer, ...]
 
@@ -142,14 +161,23 @@ def flow(
     place = blocks[one_of(say("layer"), -1 if layer is None else layer, len(blocks))]
     which = one_of(say("head"), 0 if head is None else head, run.model.config.n_heads)
     way = _Way(run, stack, where, place, which)
+    side, piece = stack_name(stack.name), stack.tokens.pieces[where]
+    parts = dict.fromkeys(each.part for each in way.named)
     return Flow(
-        side=stack_name(stack.name),
+        side=side,
         position=where,
-        piece=stack.tokens.pieces[where],
+        piece=piece,
         layer=place.layer,
         head=which,
         n_layers=len(blocks),
         norm_order=run.model.config.norm_order,
+        title=say(
+            "The way of token {position}, '{piece}', through the {side}",
+            position=where, piece=piece, side=SIDES[side],
+        ),
+        wiring=_ORDERS[run.model.config.norm_order],
+        tokens={stack_name(name): tuple(each.tokens.pieces) for name, each in stacks(run).items()},
+        parts=tuple(_told(part, side, place.layer, which, len(blocks), way.named[-1].name) for part in parts),
         stages=tuple(map(way.stage, way.named)),
         stream=tuple(map(way.streamed, blocks)),
     )
@@ -290,11 +318,12 @@ class _Way:
         elif last in ("HE", "KE"):
             values = values[:, index[-1] : index[-1] + self._place.attention.d_head]
         rows, columns = self._labels(named)
+        weights = named.name.rpartition(".")[2] in WEIGHTS
         vector = last not in ("T", "S", "A", "V") and not rows
         return Stage(
             part=named.part,
             name=named.name,
-            meaning=self._record.about(named.name),
+            meaning=_PICKED if named.dims == ROW else self._record.about(named.name),
             formula="" if rule is None else Places(rule, index).formula,
             note=rule.note if rule is not None and isinstance(rule.note, Phrase) else None,
             dims=named.dims,
@@ -304,7 +333,9 @@ class _Way:
             values=values.cpu(),
             rows=rows,
             columns=columns,
+            words=tuple(self._words) if last == "V" else (),
             norm=float(values.norm()) if vector else None,
+            total=float(part.sum()) if weights else None,
         )
 
     def _read(self, named: _Named) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
@@ -413,13 +444,31 @@ _ORDERS = {
 }
 
 
+_ABOUT: dict[Part, Text] = {
+    "embedding": say(
+        "The token's id picks a row of a learned table; from here on the token is a vector, its residual stream"
+    ),
+    "attention": say(
+        "The token's query is compared with the keys of the tokens that it may see; softmax makes weights of the "
+        "scores, which sum to 1, and by these the values of those tokens are mixed and written to the stream"
+    ),
+    "cross": say(
+        "The same comparison with the tokens of the source: here the decoder reads what the encoder made of the text"
+    ),
+    "ffn": say(
+        "Each token by itself: every neuron measures something in the vector, and those that are active write to the "
+        "stream"
+    ),
+    "output": say(
+        "The vector is compared with every word of the vocabulary; softmax makes probabilities of these logits"
+    ),
+}
+_VECTOR = say("The vector as it leaves this stack, for whoever reads it")
+
+
 def _page(found: Flow) -> Page:
-    title = say(
-        "The way of token {position}, '{piece}', through the {side}",
-        position=found.position, piece=found.piece, side=SIDES[found.side],
-    )  # fmt: skip
     blocks: list[Block | Text] = [
-        _ORDERS[found.norm_order],
+        found.wiring,
         Heading(say("What each layer adds to the stream")),
         _stream(found),
         say(
@@ -427,24 +476,26 @@ def _page(found: Flow) -> Page:
             "direction the layer leaves as it was."
         ),
     ]
-    part = None
-    for stage in found.stages:
-        if stage.part != part:
-            part = stage.part
-            blocks.append(Heading(_heading(found, stage)))
-        blocks += _stage(stage, found.piece)
-    return page(title, blocks)
+    for told in found.parts:
+        blocks += [Heading(told.title), say("{about}.", about=told.about)]
+        for stage in found.stages:
+            if stage.part == told.part:
+                blocks += _stage(stage, found.piece)
+    return page(found.title, blocks)
 
 
-def _heading(found: Flow, stage: Stage) -> Text:
-    if stage.part == "embedding":
-        return say("From the token to a vector")
-    if stage.part == "output":
-        return say("After the last layer, {layer}", layer=found.n_layers - 1)
-    if stage.part == "ffn":
-        return say("Layer {layer}: feed-forward network", layer=found.layer)
-    what = ATTENTIONS["cross" if stage.part == "cross" else found.side]
-    return say("Layer {layer}, head {head}: {what}", layer=found.layer, head=found.head, what=what)
+def _told(part: Part, side: StackName, layer: int, head: int, n_layers: int, last: str) -> Told:
+    """A part of a stack's way that ends with the value `last`."""
+    if part == "embedding":
+        title: Text = say("From the token to a vector")
+    elif part == "output":
+        title = say("After the last layer, {layer}", layer=n_layers - 1)
+    elif part == "ffn":
+        title = say("Layer {layer}: feed-forward network", layer=layer)
+    else:
+        what = ATTENTIONS["cross" if part == "cross" else side]
+        title = say("Layer {layer}, head {head}: {what}", layer=layer, head=head, what=what)
+    return Told(part, title, _VECTOR if part == "output" and last != PROBABILITIES else _ABOUT[part])
 
 
 def _stage(stage: Stage, piece: str) -> Iterator[Block]:
