@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -38,9 +38,7 @@ def measure(effort: Effort) -> list[Row]:
     rows = []
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "text.txt"
-        spelled = [text.words.words[id] for id in text.ids.tolist()]
-        ends = zip(text.starts[:-1].tolist(), text.starts[1:].tolist(), strict=True)
-        file.write_text("\n".join(" ".join(spelled[a:b]) for a, b in ends), encoding="utf-8")
+        write_lines(file, text)
         contexts: tuple[Context, ...] = ("skip-gram", "cbow")
         for width in effort.widths:
             for context in contexts:
@@ -72,6 +70,14 @@ def sequences(count: int) -> tuple[Sequences, str]:
     drawn = iter(draws.choices(range(kinds), shares, k=count))
     lines = [[f"w{id}" for id in islice(drawn, 40)] for _ in range(count // 40)]
     return gather(lines, min_count=5), f"{count:,} random words"
+
+
+def write_lines(file: Path, text: Sequences) -> None:
+    """Write a text as gensim reads it: a sequence a line, spaces between its words."""
+    words = text.words.words
+    with file.open("w", encoding="utf-8") as lines:
+        for begin, end in pairwise(text.starts.tolist()):
+            lines.write(" ".join([words[id] for id in text.ids[begin:end].tolist()]) + "\n")
 
 
 def recipe(width: int, context: Context, place: Path) -> WordRecipe:

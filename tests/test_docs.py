@@ -7,16 +7,23 @@ one. A block that needs data or takes long has `<!-- not run: REASON -->` on the
 tests/test_docs.py` writes into the pages what is really printed, where it differs, and keeps the lines `...`.
 """
 
+import multiprocessing
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from io import FileIO, TextIOWrapper
 from itertools import pairwise
+from multiprocessing.reduction import DupFd
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,16 +73,51 @@ class Place:
         chinese = "zh" in parts or ".zh-" in page.name
         return replace(self, environment=self.environment | {"LANG": "zh_CN.UTF-8" if chinese else "C.UTF-8"})
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def run(self, main: Callable[..., object], *given: str) -> tuple[int, str]:
+        """What a function of the module does in a process of its own, with what it wrote: the code and the text."""
+        with tempfile.TemporaryFile() as written:
+            process = FORKED.Process(target=_apart, args=(self, DupFd(written.fileno()), main, *given))
+            process.start()
+            process.join()
+            written.seek(0)
+            assert process.exitcode is not None
+            return process.exitcode, written.read().decode()
+
+
+# Processes that begin with what every command imports, and not with the command line, whose help speaks the reader's
+# language from the first.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["cutaway.inspection.question", "cutaway.serve.app", "sacrebleu"])
+
+
+def _apart(place: Place, written: Any, main: Callable[..., object], *given: str) -> None:
+    os.dup2(written.detach(), 1)
+    os.dup2(1, 2)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdin, sys.stdout, sys.stderr = (
+        TextIOWrapper(FileIO(fd, mode), encoding="utf-8", line_buffering=True)
+        for fd, mode in ((0, "r"), (1, "w"), (2, "w"))
+    )
+    os.chdir(place.folder)
+    os.environ.clear()
+    os.environ.update(place.environment)
+    main(*given)
+
+
+def command(line: str) -> None:
+    """A line of a console block: `cutaway` in this process, else what bash makes of it."""
+    words = shlex.split(line)
+    if words[0] == "cutaway" and not set(line) & set("|<>;&$`*"):
+        from cutaway.cli.main import run
+
+        sys.argv = words
+        run()
+    sys.exit(subprocess.run(["bash", "-c", line]).returncode)
+
+
+def program(source: str) -> None:
+    warnings.simplefilter("error")
+    exec(compile(source, "page", "exec"), {"__name__": "__main__"})
 
 
 @pytest.fixture
@@ -184,8 +226,8 @@ def console(block: Block, place: Place) -> str:
     assert not parts[0].strip(), f"{block}: output before the first `$ command`"
     body = ""
     for prompt, shown in zip(parts[1::2], parts[2::2], strict=True):
-        command = re.sub(r"\\\n\s*", "", prompt[2:]).strip()
-        body += prompt + settled(shown, place.run("bash", "-c", SAME.get(command, command)).stdout)
+        line = re.sub(r"\\\n\s*", "", prompt[2:]).strip()
+        body += prompt + settled(shown, place.run(command, SAME.get(line, line))[1])
         body += "\n" * (len(shown) - len(shown.rstrip("\n")) - 1)  # a blank line before the next command
     return body
 
@@ -195,11 +237,9 @@ def programs(found: list[Block], place: Place) -> Iterator[tuple[Block, str]]:
     sources = [block for block in found if block.kind == "python"]
     if not sources:
         return
-    run = place.run(
-        sys.executable, "-W", "error", "-c", "print('\\x1e')\n".join(block.body for block in sources)
-    )
-    assert run.returncode == 0, f"{sources[0].page.relative_to(ROOT)}:\n{run.stdout}"
-    printed = dict(zip(sources, run.stdout.split("\x1e\n"), strict=True))
+    code, text = place.run(program, "print('\\x1e')\n".join(block.body for block in sources))
+    assert code == 0, f"{sources[0].page.relative_to(ROOT)}:\n{text}"
+    printed = dict(zip(sources, text.split("\x1e\n"), strict=True))
     for source, block in pairwise(found):
         if source.kind == "python" and block.kind == "text" and block.follows:
             yield block, settled(block.body, printed[source])
@@ -318,9 +358,8 @@ def test_pictures_are_as_cutaway_draws_them():
     [("README.md", "en"), ("README.zh-CN.md", "zh"), ("docs/tour.md", "en"), ("docs/zh/tour.md", "zh")],
 )
 def test_a_page_runs_in_its_own_language(page: str, language: str, place: Place):
-    program = "from cutaway.words import reader_locale; print(reader_locale())"
-    found = place.of_readers_of(ROOT / page).run(sys.executable, "-c", program)
-    assert found.stdout == f"{language}\n"
+    asks = "from cutaway.words import reader_locale; print(reader_locale())"
+    assert place.of_readers_of(ROOT / page).run(program, asks) == (0, f"{language}\n")
 
 
 @pytest.mark.parametrize("page", ["docs/inspection.md", "docs/zh/inspection.md"])

@@ -176,7 +176,8 @@ def test_the_vector_of_a_word_is_its_rows_sum_over_their_root(opened: WordVector
 
 def test_the_first_words_alone_are_as_another_tools_file(opened: WordVectors, tmp_path: Path) -> None:
     few = first_words(opened, 2)
-    assert few.config.output == "none" and few.words.counts == [3, 2]
+    assert few.words.counts == [3, 2] and few.config.max_n == 0
+    assert torch.equal(few.model.unembed.weight, opened.model.unembed.weight[:2])
     save_vectors(tmp_path / "few", few.model, few.words)
     assert torch.equal(load_vectors(tmp_path / "few").vectors, opened.vectors[:2])
     save_vectors(tmp_path / "few.vec", few.model, few.words)

@@ -38,10 +38,26 @@ def test_the_questions_of_points(cutaway, vectors: Path):
         assert result.code == 0 and "国王" in result.out, result.err
 
 
+@pytest.mark.parametrize(
+    ("model", "question", "answer"),
+    [
+        ("words-en", ("king", "man", "woman"), "queen"),
+        ("words-en", ("brother", "man", "woman"), "sister"),
+        ("words-en", ("walking", "walk", "swim"), "swimming"),
+        ("words-zh", ("儿子", "父亲", "母亲"), "女儿"),
+        ("words-zh", ("丈夫", "男人", "女人"), "妻子"),
+    ],
+)
+def test_the_bundled_ones_answer_at_once(cutaway, model: str, question: tuple[str, ...], answer: str):
+    found = cutaway("inspect", "analogy", *question, "-m", model, "--json")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["result"]["answers"][0]["piece"] == answer
+
+
 def test_what_word_vectors_cannot_be_asked(cutaway, vectors: Path):
     result = cutaway("inspect", "lens", "你好", "-m", vectors)
     assert result.code == 2
-    assert "lens cannot be asked; they answer analogy, neighbours, projection, similarity" in result.err
+    assert "lens cannot be asked; they answer analogy, neighbours, pair, projection, similarity" in result.err
     assert "'国玉' is not among the 5 words" in cutaway("inspect", "neighbours", "国玉", "-m", vectors).err
     folder = vectors.with_name("folder")
     assert cutaway("convert", vectors, folder).code == 0

@@ -19,6 +19,7 @@ from cutaway.inspection.answers import Session, plain
 from cutaway.inspection.question import Suggesting, find_question, names
 from cutaway.inspection.runs import run
 from cutaway.page.blocks import Code
+from cutaway.tap import Trace
 from cutaway.words import say
 
 # Every question with what its own test asks.
@@ -161,6 +162,22 @@ def test_a_text_may_be_given_apart_to_a_question_that_makes_its_own_run(translat
         assert apart.json() == session.ask(question, None, {"text": "好久不见。", "beam": 2}).json()
         caption = apart.page().caption
         assert caption is not None and caption.text == "好久不见。"
+
+
+def test_what_was_written_of_a_text_is_written_once(translator: Path) -> None:
+    session, tap = Session(str(translator)), "decoder.layers.0.resid_post"
+
+    def asked(text: str, **options: object) -> tuple[int, dict[str, Any]]:
+        """The decoder's passes for an answer, and the answer."""
+        with Trace(session.loaded.model, [tap]) as trace:
+            answer = session.ask(find_question("candidates"), text, options)
+        return len(trace.calls[tap]), answer.json()
+
+    passes, first = asked("好久不见。", at=0)
+    assert passes > 1 and asked("好久不见。", at=0) == (1, first)
+    assert asked("好久不见。", at=0, temperature=0.5)[0] == 1
+    assert asked("好久不见。", at=0, beam=1)[0] > 1 and asked("今天。", at=0, beam=1)[0] > 1
+    assert asked("好久不见。", at=0) == (passes, first)
 
 
 @pytest.mark.parametrize(

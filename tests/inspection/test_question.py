@@ -90,7 +90,7 @@ def test_python_callers_hear_of_bounds_too(run_of: RunOf, name: str, option: str
     read = run_of("BERT" if name == "similarity" else "pair with experts")
     required: dict[str, Any] = {
         "a": 9, "b": 11, "c": 12, "token": 9, "tokens": (9, 11, 12), "word": read.outcome.pieces[0], "other": read,
-        "text": "今天", "changes": [],
+        "text": "今天", "changes": [], "centre": 9, "context": 11,
     }  # fmt: skip
     given = {each.name: required[each.name] for each in asked.parameters if each.required}
     given |= {"other": "天气"} if name == "similarity" else {}

@@ -267,6 +267,13 @@ def _tables(case: Case) -> None:
     assert answer is not None and answer.rank == place
 
 
+@checks("pair")
+def _pair(case: Case) -> None:
+    refuses(
+        lambda: inspection.question.find_question("pair").check(case.loaded.config, "m"), "needs word vectors"
+    )
+
+
 @checks("projection")
 def _projection(case: Case) -> None:
     drawn = inspection.projection(case.loaded, tuple(case.ids[1:6]), listed=2)

@@ -22,6 +22,7 @@ from cutaway.inspection.question import all_questions, find_question
 from cutaway.page.blocks import Edit
 from cutaway.page.html import fragment
 from cutaway.serve.engine import Engine
+from cutaway.serve.wire import Packer
 from cutaway.words import LOCALES, Locale
 
 TEXTS = {"translate-zh-en": "好久不见。", "poet-zh": "床前明月", "bert-tiny": "The [MASK] is here."}
@@ -252,6 +253,27 @@ def test_files(serving: Serving, ending: str):
         assert re.search("[一-鿿]", reply.body.decode())
     if ending == "json":
         assert json.loads(reply.body)["question"] == "attention"
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (np.array([0.1, 70.0]), "f16"),
+        (np.array([0.1, 70_000.0]), "f32"),
+        (np.array([2048]), "f16"),
+        (np.array([4569]), "f32"),
+        # an id that is held as a float
+        (np.array([4569.0, 3.0]), "f32"),
+        (np.array([4569.5]), "f16"),
+        (np.array([-np.inf, 0.0]), "f16"),
+    ],
+)
+def test_whole_numbers_travel_exactly(values: np.ndarray, kind: str):
+    packed = Packer().array(values)
+    assert packed.keys() == {"shape", kind}
+    if np.array_equal(values, np.trunc(values)):
+        sent = np.frombuffer(base64.b64decode(str(packed[kind])), {"f16": "<f2", "f32": "<f4"}[kind])
+        assert np.array_equal(sent, values)
 
 
 def test_a_file_of_a_model_of_any_name(masked: Path, tmp_path: Path):

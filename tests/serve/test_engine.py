@@ -49,13 +49,13 @@ def lines(opened: socket.socket) -> list[dict[str, Any]]:
 
 def test_the_guard_changes_nothing(translator: Path):
     """An answer under the guard is that without it, bit for bit."""
-    session = Session(str(translator))
     request = Request(Engine(["bert-tiny"]).model("bert-tiny"), "", lambda *_: b"", lambda event: None)
     for name, text, options in (
         ("lens", "好久不见。", {}), ("align", None, {"text": "好久不见。"}), ("explain", "好久不见。", {}),
         ("diff", "好久不见。", {"changes": [{"op": "head", "side": "cross", "layer": 1, "head": 1}]}),
     ):  # fmt: skip
-        plain = session.ask(find_question(name), text, options).json()
+        plain = Session(str(translator)).ask(find_question(name), text, options).json()
+        session = Session(str(translator))
         with Trace(session.loaded.model, edit={"*.resid_pre": request.guard}):
             assert session.ask(find_question(name), text, options, request.report).json() == plain
 

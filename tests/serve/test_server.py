@@ -16,6 +16,7 @@ from tests.command import Run
 from tests.limits import takes_less_than
 from tests.serve.conftest import Asking, Serving, started
 
+from cutaway import zoo
 from cutaway.errors import CutawayError
 from cutaway.serve import server
 from cutaway.serve.engine import Engine
@@ -247,7 +248,7 @@ def test_what_is_asked_while_models_open_is_answered(process: subprocess.Popen[s
     page = there.get("/")
     assert page.status in (200, 503)
     models = json.loads(there.get("/api/v1/models").body)["models"]
-    assert {each["id"] for each in models} == {"translate-zh-en", "poet-zh", "bert-tiny"}
+    assert {each["id"] for each in models} == {folder.name for folder in zoo.bundled()}
     assert {each["state"] for each in models} == {"loading"}
     reply = there.ask("lens", "bert-tiny", "The [MASK] is here.")
     assert reply.status == 200

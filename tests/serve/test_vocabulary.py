@@ -13,7 +13,7 @@ from cutaway.inspection.changes.lists import OPS, read_changes
 from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
 from cutaway.page.colours import NEGATIVE, POSITIVE, WEIGHT, opaque
 from cutaway.tap import TAPS
-from cutaway.zoo import bundled, examples, find
+from cutaway.zoo import examples, find
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_models(serving: Serving):
     found = json.loads(serving.get("/api/v1/models").body)
     assert found["version"]
     models = {each["id"]: each for each in found["models"]}
-    for path in bundled():
+    for path in map(find, ("translate-zh-en", "poet-zh", "bert-tiny")):
         told, loaded = models[path.name], load(path)
         assert told["state"] == "ready"
         config = loaded.config

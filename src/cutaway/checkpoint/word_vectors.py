@@ -5,7 +5,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -126,18 +126,27 @@ def _read_words(folder: Path, size: int) -> WordList:
 
 
 def first_words(opened: WordVectors, count: int) -> WordVectors:
-    """The vectors of the first words alone, the most frequent ones where training made them: as another tool's file
-    would hold them, without outputs and without n-grams."""
+    """The vectors of the first words alone, the most frequent ones where training made them; with the words' outputs
+    where negative sampling learned some, without n-grams and the nodes of a tree."""
     words = WordList(opened.words.words[:count], opened.words.counts[:count])
-    model = _vectors_alone(opened.vectors[:count])
-    return WordVectors(model, words, opened.path, opened.notes)
+    outputs = opened.model.unembed.weight.detach()[:count] if opened.config.output == "negative" else None
+    return WordVectors(_vectors_alone(opened.vectors[:count], outputs), words, opened.path, opened.notes)
 
 
-def _vectors_alone(vectors: Tensor) -> Word2Vec:
+def turned(opened: WordVectors, matrix: Tensor) -> WordVectors:
+    """The vectors times a rotation (D, D), and the outputs likewise: no product or length among them changes."""
+    model = _skeleton(opened.config)
+    for ours, theirs in ((model.embed, opened.model.embed), (model.unembed, opened.model.unembed)):
+        ours.weight = torch.nn.Parameter((theirs.weight.detach().double() @ matrix.double()).float())
+    return replace(opened, model=model)
+
+
+def _vectors_alone(vectors: Tensor, outputs: Tensor | None = None) -> Word2Vec:
     rows, width = vectors.shape
-    model = _skeleton(Word2VecConfig(family=TYPE, vocab_size=rows, d_model=width, output="none"))
+    output = "none" if outputs is None else "negative"
+    model = _skeleton(Word2VecConfig(family=TYPE, vocab_size=rows, d_model=width, output=output))
     model.embed.weight = torch.nn.Parameter(vectors.contiguous())
-    model.unembed.weight = torch.nn.Parameter(torch.zeros(0, width))
+    model.unembed.weight = torch.nn.Parameter(torch.zeros(0, width) if outputs is None else outputs)
     return model
 
 

@@ -51,6 +51,12 @@ def convert(
     top: Annotated[
         int | None, option("Word vectors: keep only so many words, the first of the file.", min=2)
     ] = None,
+    onto: Annotated[
+        str | None, option("Word vectors: turn them onto those of another language, by --dictionary.")
+    ] = None,
+    dictionary: Annotated[
+        Path | None, option("Of both languages: CC-CEDICT, or two words a line with a tab between.")
+    ] = None,
 ) -> None:
     most = None if shard_size is None else size_in_bytes(shard_size)
     if out.exists() and not out.is_dir():
@@ -70,8 +76,15 @@ def convert(
     if holds_vectors(path):
         if shard_size is not None:
             raise CutawayError("word vectors are written as one file: leave --shard-size out")
-        convert_vectors(path, out, None if dtype is None else getattr(torch, dtype), top)
+        if (onto is None) != (dictionary is None):
+            raise CutawayError(
+                "--onto and --dictionary belong together: the other vectors, and words of both languages"
+            )
+        turn = None if onto is None or dictionary is None else (find(onto), dictionary)
+        convert_vectors(path, out, None if dtype is None else getattr(torch, dtype), top, turn)
         return
+    if onto is not None or dictionary is not None:
+        raise CutawayError("--onto and --dictionary belong to word vectors: leave them out")
     if top is not None:
         raise CutawayError("--top belongs to word vectors: a model keeps all of its words")
 
@@ -108,14 +121,18 @@ def convert(
         note("the model has no tokenizer, so none was written")
 
 
-def convert_vectors(path: Path, out: Path, dtype: "torch.dtype | None", top: int | None) -> None:
-    """Word vectors as a folder, or by the ending of `out` as a file of another tool."""
+def convert_vectors(
+    path: Path, out: Path, dtype: "torch.dtype | None", top: int | None, turn: tuple[Path, Path] | None
+) -> None:
+    """Word vectors as a folder, or by the ending of `out` as a file of another tool; turned onto those of another
+    language by a dictionary where both are given."""
     from cutaway.checkpoint.word_vectors import (
         first_words,
         load_vectors,
         names_file,
         save_vectors,
         stored_type,
+        turned,
     )  # fmt: skip
 
     if dtype is not None and names_file(out):
@@ -125,6 +142,11 @@ def convert_vectors(path: Path, out: Path, dtype: "torch.dtype | None", top: int
         note(remark)
     if top is not None:
         opened = first_words(opened, top)
+    if turn is not None:
+        from cutaway.inspection.bilingual import read_dictionary, rotation
+
+        target = load_vectors(turn[0])
+        opened = turned(opened, rotation(opened, target, read_dictionary(turn[1], opened, target)))
     save_vectors(out, opened.model, opened.words, dtype or stored_type(path))
     tell(
         "{out}: {count:,} vectors of {width} numbers",

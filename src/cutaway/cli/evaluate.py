@@ -21,7 +21,7 @@ _BATCH = 64  # texts between two reports of progress
 
 @described(
     "Translate a test set and score it with sacreBLEU: BLEU (Chinese by character) and chrF, with signatures.\n\n"
-    "Word vectors are measured with --analogies and --word-pairs."
+    "Word vectors are measured with --analogies, --word-pairs, and --other with --dictionary."
 )
 def evaluate(
     source: Annotated[Path | None, argument("The texts to translate, one a line.")] = None,
@@ -46,9 +46,19 @@ def evaluate(
         list[Path] | None,
         option("Word vectors: a file such as WordSim353, two words and a number a line; may be repeated."),
     ] = None,
+    other: Annotated[
+        str | None, option("Word vectors: those of another language, to be turned onto by --dictionary.")
+    ] = None,
+    dictionary: Annotated[
+        Path | None, option("Of both languages: CC-CEDICT, or two words a line with a tab between.")
+    ] = None,
     as_json: Annotated[bool, option("One JSON object with the scores.", "--json")] = False,
 ) -> None:
-    if analogies or word_pairs:
+    if (other is None) != (dictionary is None):
+        raise CutawayError(
+            "--other and --dictionary belong together: the other vectors, and words of both languages"
+        )
+    if analogies or word_pairs or other is not None:
         if source is not None:
             raise CutawayError(
                 "a test set to translate and tests of word vectors were given; give one of them"
@@ -60,14 +70,16 @@ def evaluate(
         for name, value in of_translators.items():
             if value is not None:
                 raise CutawayError(
-                    "{name} belongs to translators: leave it out with --analogies and --word-pairs", name=name
+                    "{name} belongs to translators: leave it out with --analogies, --word-pairs and --other",
+                    name=name,
                 )
-        evaluate_vectors(find(model), analogies or [], word_pairs or [], as_json)
+        turn = None if other is None or dictionary is None else (find(other), dictionary)
+        evaluate_vectors(find(model), analogies or [], word_pairs or [], turn, as_json)
         return
     if source is None or reference is None or to is None:
         raise CutawayError(
-            "a translator is measured on SOURCE and REFERENCE --to LANGUAGE, word vectors with --analogies or "
-            "--word-pairs; see cutaway evaluate --help"
+            "a translator is measured on SOURCE and REFERENCE --to LANGUAGE, word vectors with --analogies, "
+            "--word-pairs or --other; see cutaway evaluate --help"
         )
     if out is not None and not out.parent.is_dir():
         raise CutawayError(
@@ -135,25 +147,40 @@ def evaluate(
     )
 
 
-def evaluate_vectors(path: Path, analogies: list[Path], word_pairs: list[Path], as_json: bool) -> None:
-    """Tables of what word vectors reach on files of analogies and of judged pairs."""
+def evaluate_vectors(
+    path: Path, analogies: list[Path], word_pairs: list[Path], turn: tuple[Path, Path] | None, as_json: bool
+) -> None:
+    """Tables of what word vectors reach on files of analogies and of judged pairs, and of what is found in the other
+    language of a dictionary."""
     from cutaway.checkpoint.word_vectors import holds_vectors, load_vectors
+    from cutaway.inspection.bilingual import score_translations
     from cutaway.inspection.vector_scores import score_analogies, score_judged
 
-    if not holds_vectors(path):
-        raise CutawayError(
-            "{path}: no word vectors, which --analogies and --word-pairs measure; name some with -m",
-            path=path,
-        )
+    for each in (path, *([] if turn is None else [turn[0]])):
+        if not holds_vectors(each):
+            raise CutawayError(
+                "{path}: no word vectors, which --analogies, --word-pairs and --other measure; name some with -m",
+                path=each,
+            )
     opened = load_vectors(path)
     for remark in opened.notes:
         note(remark)
     answered = {str(file): score_analogies(opened, file) for file in analogies}
     judged = {str(file): score_judged(opened, file) for file in word_pairs}
+    found = None if turn is None else score_translations(opened, load_vectors(turn[0]), turn[1])
     if as_json:
         parts = {file: [vars(each) for each in sections] for file, sections in answered.items()}
         pairs = {file: vars(each) for file, each in judged.items()}
-        write(json.dumps({"analogies": parts, "word_pairs": pairs}, ensure_ascii=False))
+        write(
+            json.dumps(
+                {
+                    "analogies": parts,
+                    "word_pairs": pairs,
+                    "translations": None if found is None else vars(found),
+                },
+                ensure_ascii=False,
+            )
+        )
         return
     for sections in answered.values():
         rows = [
@@ -175,6 +202,10 @@ def evaluate_vectors(path: Path, analogies: list[Path], word_pairs: list[Path], 
         ]
         headers = (told("word pairs"), told("Spearman"), told("pairs"), told("unknown words"))
         write_table(headers, rows, right=(1, 2, 3))
+    if found is not None:
+        rows = [(f"{found.learned:,}", f"{found.asked:,}", f"{found.first:.1%}", f"{found.fifth:.1%}")]
+        headers = (told("words learned from"), told("words asked"), "precision@1", "precision@5")
+        write_table(headers, rows, right=(0, 1, 2, 3))
 
 
 def read_pairs(

@@ -14,6 +14,10 @@ MEASURES = {  # what the cards of the bundled models call them
     "loss per hidden piece": say("loss per hidden piece"),
     "loss per character": say("loss per character"),
     "bits per byte": say("bits per byte"),
+    "analogies": say("analogies"),
+    "family analogies": say("family analogies"),
+    "CA8 semantic": say("CA8 semantic"),
+    "CA8 morphological": say("CA8 morphological"),
 }
 
 

@@ -27,6 +27,7 @@ from .questions.neighbours import nearest_to as nearest_to
 from .questions.neighbours import neighbours as neighbours
 from .questions.neurons import neurons as neurons
 from .questions.overview import overview as overview
+from .questions.pair import pair as pair
 from .questions.projection import projection as projection
 from .questions.rank import rank as rank
 from .questions.rollout import rollout as rollout

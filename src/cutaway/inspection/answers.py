@@ -30,7 +30,7 @@ from cutaway.inspection.question import (
     find_question,
     names,
 )
-from cutaway.inspection.runs import run
+from cutaway.inspection.runs import Run, run
 from cutaway.page.blocks import Caption, Code, Page
 from cutaway.page.drawn import Drawn
 from cutaway.text.display import width
@@ -152,6 +152,7 @@ class Session:
         self._contents = open_contents(self.path)
         self.config, _ = read_config(self._contents)
         self._loaded: Loaded | None = None
+        self._run: tuple[object, Run] | None = None
 
     @property
     def loaded(self) -> Loaded:
@@ -195,7 +196,7 @@ class Session:
         subject: object = self._contents if question.subject == "files" else self.loaded
         output = None
         if question.subject == "text" and text is not None:
-            subject = asked = run(self.loaded, text, **run_options)
+            subject = asked = self._run_of(text, run_options)
             if asked.source is not None and asked.target is not None:
                 output = asked.loaded.require_tokenizer().decode(asked.outcome.ids)
         for parameter in question.parameters:
@@ -207,6 +208,12 @@ class Session:
             output = result.output
         notes = self._notes(text or options.get("text"))
         return Answer(question, self.model, text, given, output, result, notes)
+
+    def _run_of(self, text: str, options: dict[str, Any]) -> Run:
+        """The run of a text, the newest kept: whoever asks again of the same text does not wait for its writing."""
+        if self._run is None or self._run[0] != (text, options):
+            self._run = (text, options), run(self.loaded, text, **options)
+        return self._run[1]
 
     def _notes(self, text: object) -> tuple[Phrase, ...]:
         """That a translator reads several sentences as one here, though not where it translates."""

@@ -58,6 +58,7 @@ TRANSLATOR = Need(
     lambda config: config.family == "encoder-decoder", say("an encoder-decoder model: a translator")
 )
 EXPERTS = Need(lambda config: config.n_experts > 0, say("a mixture of experts"))
+VECTORS = Need(lambda config: False, say("word vectors, such as words-en"))
 ONE_STACK = Need(lambda config: config.family != "encoder-decoder", say("a model with one stack"))
 
 
@@ -136,7 +137,9 @@ def question(about: Phrase, group: Group, *needs: Need) -> Callable[[F], F]:
         function = bounded(declared)
         first, parameters, progress = read_signature(function)
         kinds = get_args(first) or (first,)
-        subject: Subject = "text" if Run in kinds else "model" if Loaded in kinds else "files"
+        subject: Subject = (
+            "text" if Run in kinds else "model" if {Loaded, WordVectors} & {*kinds} else "files"
+        )
         name = function.__name__
         QUESTIONS[name] = Question(
             name, about, group, function, subject, needs, parameters, progress, WordVectors in kinds

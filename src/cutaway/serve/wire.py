@@ -72,8 +72,9 @@ class Packer:
             raise too_large()
         with np.errstate(over="ignore"):
             packed, kind = values.astype("<f2"), "f16"
-        exact = np.array_equal(packed, values) if values.dtype.kind in "iu" else True
-        if not exact or np.isfinite(values).sum() > np.isfinite(packed).sum():
+        # ids are whole also where they are held as floats
+        inexact = np.array_equal(values, np.trunc(values)) and not np.array_equal(packed, values)
+        if inexact or np.isfinite(values).sum() > np.isfinite(packed).sum():
             packed, kind = values.astype("<f4"), "f32"
         return {"shape": list(values.shape), kind: base64.b64encode(packed.tobytes()).decode("ascii")}
 

@@ -19,6 +19,7 @@ from cutaway.decode.search import Limits, Search
 from cutaway.inspection.outcome import never_written
 from cutaway.inspection.questions.candidates import Candidates, candidates
 from cutaway.inspection.runs import Run, run
+from cutaway.page.numbers import share
 
 ASKED: list[Case] = [
     ("poet", "今天天气", {"at": 2, "temperature": 0.5, "top_k": 5, "top": 3}),
@@ -85,6 +86,7 @@ def test_probabilities_are_those_that_sampling_draws_with(
     afters = [each.after for each in found.rows]
     assert afters == sorted(afters, reverse=True)
     assert found.kept == sum(each.cut is None for each in found.rows) == int((expected > 0).sum())
+    assert found.kept_before == pytest.approx(float(before[torch.tensor(expected > 0)].sum()), abs=1e-6)
     assert all((each.after == 0) == (each.cut is not None) for each in found.rows)
     assert {each.id for each in found.rows if each.cut == "never"} == set(never)
     ranked = sorted(found.rows, key=lambda each: each.rank)
@@ -197,7 +199,10 @@ def test_the_page_shows_both_probabilities(cutaway: Command, poet: Path) -> None
     lines = shown(cutaway, *asked).splitlines()
     assert lines[0].startswith("What might be written at token 1, ")
     found = candidates(run(load(poet), "今天天气"), at=1, top_k=2, top=3)
-    assert f"kept         2 of {found.words} tokens" in lines
+    kept = (
+        f"kept         2 of {found.words} tokens, with {share(found.kept_before)} of the probability before"
+    )
+    assert kept in lines
     assert sum(line.endswith("top-k") for line in lines) >= 1
     html = page_of(cutaway, *asked)
     assert found.rows[0].piece in html and "top-k" in html

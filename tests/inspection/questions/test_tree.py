@@ -88,6 +88,25 @@ def test_fates_are_those_of_the_beam(found: Tree) -> None:
             assert node.total == pytest.approx(parent.total + node.log_prob) and node.total < parent.total
 
 
+def test_what_became_of_each_is_told(found: Tree) -> None:
+    assert len(found.told) == len(found.nodes)
+    told = [phrase.said("en") for phrase in found.told]
+    assert [at for at, each in enumerate(told) if each.startswith("It won")] == [found.best]
+    last, goes_on = found.nodes[-1].step, {each.parent for each in found.nodes if each.fate != "dropped"}
+    for at, (node, each) in enumerate(zip(found.nodes, told, strict=True)):
+        assert node.score == node.total / node.divisor
+        if node.fate == "dropped":
+            kept = [other.total for other in found.nodes if (other.step, other.fate) == (node.step, "live")]
+            below = f"{node.total:.2f} is below {min(kept):.2f}"
+            assert each.startswith("Dropped") and (below in each) == (node.total < min(kept))
+        elif node.fate == "live":
+            assert each.startswith(
+                "Left open" if node.step == last else "It goes on" if at in goes_on else "It went"
+            )
+        elif at != found.best:
+            assert f"{node.score:.3f}" in each and f"{found.nodes[found.best].score:.3f}" in each
+
+
 def test_one_head_and_its_layer() -> None:
     loaded = load(find("translate-zh-en"))
     narrow = tree(loaded, SENTENCE, beam=2, layer=-1, head=1)

@@ -1,4 +1,14 @@
-import type { Answer, ErrorKind, ModelInfo, Models, Progress, ServerError, Text, Vocabulary } from './wire';
+import type {
+  Answer,
+  ErrorKind,
+  ModelInfo,
+  Models,
+  Progress,
+  ServerError,
+  Text,
+  Token,
+  Vocabulary,
+} from './wire';
 
 /**
  * Why there is no answer. Beside the server's kinds: it could not be reached, the connection broke off, or what it sent
@@ -20,6 +30,8 @@ export type Asked = {
   text?: string | undefined;
   options: Record<string, unknown>;
   want?: ('page' | 'result')[];
+  /** Whoever asks, where several of one page do: a newer request takes only the place of their own older one. */
+  asker?: string;
 };
 export type Format = 'svg' | 'html' | 'json' | 'safetensors' | 'npz' | 'csv';
 export type Listening = { signal?: AbortSignal | undefined; progress?: (progress: Progress) => void };
@@ -57,10 +69,10 @@ export async function fetchVocabulary(signal?: AbortSignal): Promise<Vocabulary>
  */
 export async function ask<Result = unknown>(
   question: string,
-  asked: Asked,
+  { asker, ...asked }: Asked,
   { signal, progress }: Listening = {},
 ): Promise<Answer<Result>> {
-  const body = { ...asked, tab: TAB };
+  const body = { ...asked, tab: asker === undefined ? TAB : `${TAB}.${asker}` };
   const response = await send(`answers/${encodeURIComponent(question)}`, body, signal);
   let answer: Answer<Result> | null = null;
   // Read to its end, so that the connection serves the next question too.
@@ -73,6 +85,13 @@ export async function ask<Result = unknown>(
   }
   if (!answer) throw new Failure('broken', null, 'the stream ended without an answer');
   return answer;
+}
+
+/** The tokens that a model reads of a text. */
+export async function fetchTokens(model: string, text: string, signal?: AbortSignal): Promise<Token[]> {
+  const { tokens } = await json<{ tokens?: Token[] }>('tokenize', { model, text }, signal);
+  if (!Array.isArray(tokens)) throw new Failure('broken', null, 'tokenize');
+  return tokens;
 }
 
 /** One file of an answer, and its name. */

@@ -188,3 +188,69 @@ export type Cover = {
   edits: [Edit, string[], string[]][];
   sentence: Text | null;
 };
+
+/** A token of a text; `start` and `end` count code points, null where it stands for no part of the text. */
+export type Token = { id: number; piece: string; start: number | null; end: number | null; control: boolean };
+export type Pieces = { ids: number[]; pieces: string[] };
+/** What each layer would say, N of them, at T positions; P tokens are pinned. */
+export type Lens = {
+  tokens: Pieces;
+  outcome: Pieces;
+  layers: number[];
+  log_probs: Packed;
+  pieces: string[][][];
+  outcome_log_probs: Packed;
+  outcome_ranks: Packed;
+  pinned: Pieces;
+  pinned_log_probs: Packed;
+  pinned_ranks: Packed;
+  approximate: Text | null;
+};
+export type Candidate = {
+  id: number;
+  piece: string;
+  log_prob: number;
+  before: number;
+  after: number;
+  rank: number;
+  cut: string | null;
+};
+export type Candidates = {
+  position: number;
+  reads: string;
+  rows: Candidate[];
+  written: Candidate;
+  kept: number;
+  kept_before: number;
+  words: number;
+};
+/** What a model writes without changes and with them. */
+export type Comparison = {
+  base: { text: string } | null;
+  changed: { text: string } | null;
+  token_edits: { kind: Edit; base_pieces: string[]; changed_pieces: string[] }[];
+};
+export type Node = {
+  step: number;
+  parent: number | null;
+  id: number;
+  piece: string;
+  log_prob: number;
+  total: number;
+  divisor: number;
+  score: number;
+  fate: 'live' | 'stop' | 'length' | 'dropped';
+  text: string;
+};
+export type Tree = {
+  source: Pieces;
+  start: Pieces;
+  nodes: Node[];
+  told: Text[];
+  best: number;
+  beam: number;
+  length_penalty: { alpha: number; kind: string };
+  attention: Packed;
+};
+/** Of a translation: how much less probable each token is without each source token, in nats (T, S). */
+export type Alignment = { outcome: Pieces; effect: { effect: Packed } };

@@ -87,3 +87,12 @@ export function numeric(text: string): number | null {
   if (/^-?(∞|inf)$/.test(plain)) return plain.startsWith('-') ? -Infinity : Infinity;
   return null;
 }
+
+/** A probability as a reader reads it: three digits of a percentage, down to what is less than a thousandth of one. */
+export function chance(share: number, locale: string): string {
+  const format = (value: number, digits: number): string =>
+    new Intl.NumberFormat(locale, { style: 'percent', maximumFractionDigits: digits }).format(value);
+  if (share === 0 || share >= 0.9995) return format(share, 0);
+  if (share < 0.00001) return `< ${format(0.00001, 3)}`;
+  return format(share, share < 0.001 ? 3 : share < 0.1 ? 2 : 1);
+}

@@ -7,6 +7,9 @@ const PLACES: Partial<Place>[] = [
   { text: '', model: 'poet-zh' },
   { text: 'a & b = c % d # e + f ? "g" <h>\n\ti\u3000j 👩‍👩‍👧 𠮷', lang: 'zh', theme: 'dark' },
   { view: 'ask' },
+  { view: 'learn', tour: { name: 'sentence', step: 11 } },
+  { view: 'output', text: '明月', options: { at: 3, top_k: 5, force: 39 } },
+  { view: 'search', options: { beam: 4, changes: [{ op: 'token', at: 0, ban: [5] }] } },
   {
     view: 'ask',
     question: 'explain',
@@ -39,6 +42,7 @@ describe('a place and its address', () => {
     ['#/?hide=a', HOME, ['hide=a']],
     ['#/?light=-1', HOME, ['light=-1']],
     ['#/?lang=fr&theme=pink&m=x', { ...HOME, model: 'x' }, ['lang=fr', 'theme=pink']],
+    ['#/output/x', HOME, ['#/output/x']],
     ['#/nowhere?text=a', { ...HOME, text: 'a' }, ['#/nowhere']],
     ['#/ask/lens?top={', { ...HOME, view: 'ask', question: 'lens' }, ['top={']],
     ['#/ask/%E0%A4?x=1', { ...HOME, view: 'ask', question: '%E0%A4', options: { x: 1 } }, []],

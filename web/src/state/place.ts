@@ -1,15 +1,20 @@
 import { isLocale, type Locale } from '../i18n/locale';
 
 export type Theme = 'light' | 'dark';
+/** Views that an address names by one word. */
+const NAMED = ['output', 'search', 'learn'] as const;
+export type View = 'first' | 'ask' | (typeof NAMED)[number];
 /** What is looked at: a view of one text in one model. Null and empty are the defaults, which no link names. */
 export type Place = {
-  view: 'first' | 'ask';
+  view: View;
   question: string | null;
   model: string | null;
   text: string | null;
   hide: number[];
   light: number | null;
   options: Record<string, unknown>;
+  /** The tour that somebody is on, and its step, from 1. */
+  tour: { name: string; step: number } | null;
   lang: Locale | null;
   theme: Theme | null;
 };
@@ -22,6 +27,7 @@ export const HOME: Place = {
   hide: [],
   light: null,
   options: {},
+  tour: null,
   lang: null,
   theme: null,
 };
@@ -35,18 +41,26 @@ export function read(hash: string): { place: Place; broken: string[] } {
   if (names[0] === 'ask' && names.length <= 2) {
     place.view = 'ask';
     place.question = names[1] === undefined ? null : decoded(names[1]);
-  } else if (names.length) broken.push(`#${path}`);
+  } else if (names.length === 1 && NAMED.some((name) => name === names[0])) place.view = names[0] as View;
+  else if (names.length) broken.push(`#${path}`);
 
   for (const [key, value] of new URLSearchParams(query)) {
     if (key === 'm') place.model = value || null;
     else if (key === 'text') place.text = value;
-    else if (key === 'lang' && isLocale(value)) place.lang = value;
+    else if (key === 'tour' && /^[a-z]+\.[1-9]\d?$/.test(value)) {
+      const [name = '', step] = value.split('.');
+      place.tour = { name, step: Number(step) };
+    } else if (key === 'lang' && isLocale(value)) place.lang = value;
     else if (key === 'theme' && (value === 'light' || value === 'dark')) place.theme = value;
-    else if (key === 'hide' && place.view === 'first' && /^\d{1,6}(,\d{1,6})*$/.test(value))
+    else if (key === 'hide' && isCovering(place.view) && /^\d{1,6}(,\d{1,6})*$/.test(value))
       place.hide = sorted(value.split(',').map(Number));
     else if (key === 'light' && place.view === 'first' && /^\d{1,6}$/.test(value))
       place.light = Number(value);
-    else if (['lang', 'theme'].includes(key) || (place.view === 'first' && ['hide', 'light'].includes(key)))
+    else if (
+      ['lang', 'theme', 'tour'].includes(key) ||
+      (isCovering(place.view) && key === 'hide') ||
+      (place.view === 'first' && key === 'light')
+    )
       broken.push(`${key}=${value}`);
     else
       try {
@@ -60,22 +74,27 @@ export function read(hash: string): { place: Place; broken: string[] } {
 
 /** The hash that names a place, as short as it can be: `read(write(place)).place` is the place again. */
 export function write(place: Place): string {
-  const path =
-    place.view === 'ask'
-      ? place.question === null
-        ? '/ask'
-        : `/ask/${encodeURIComponent(place.question)}`
-      : '/';
+  const path = [
+    '/',
+    place.view === 'first' ? '' : place.view,
+    place.view === 'ask' && place.question !== null ? `/${encodeURIComponent(place.question)}` : '',
+  ].join('');
   const query: [string, string][] = [];
   if (place.model) query.push(['m', place.model]);
   if (place.text !== null) query.push(['text', place.text]);
-  if (place.view === 'first' && place.hide.length) query.push(['hide', place.hide.join(',')]);
+  if (isCovering(place.view) && place.hide.length) query.push(['hide', place.hide.join(',')]);
   if (place.view === 'first' && place.light !== null) query.push(['light', String(place.light)]);
   for (const [key, value] of Object.entries(place.options))
     if (value !== undefined) query.push([key, JSON.stringify(value)]);
+  if (place.tour) query.push(['tour', `${place.tour.name}.${place.tour.step}`]);
   if (place.lang) query.push(['lang', place.lang]);
   if (place.theme) query.push(['theme', place.theme]);
   return `#${path}${query.length ? '?' : ''}${query.map(([key, value]) => `${key}=${legible(value)}`).join('&')}`;
+}
+
+/** Whether words of the text are covered in this view. */
+function isCovering(view: View): boolean {
+  return view === 'first' || view === 'output';
 }
 
 export function sorted(places: number[]): number[] {

@@ -1,4 +1,4 @@
-import { HOME, read, write, type Place } from './place';
+import { HOME, read, write, type Place, type View } from './place';
 
 /** The one place that is looked at, in step with the address: every view reads it and changes it through `go`. */
 class Selection {
@@ -30,6 +30,12 @@ class Selection {
   /** A link to the place with these changes. */
   link(changes: Partial<Place>): string {
     return write({ ...this.place, ...changes });
+  }
+
+  /** A link to another view of the same text; how it is run is known where no question had options of its own. */
+  viewing(view: View, options: Record<string, unknown> = {}, hide: number[] = []): string {
+    const run = this.place.view === 'first' ? this.place.options : {};
+    return this.link({ view, question: null, options: { ...run, ...options }, hide, light: null });
   }
 
   /** A link to a question about what is looked at. */

@@ -57,7 +57,8 @@ class Candidates(Suggesting):
     writes there is out, then logits are divided by the temperature, and top-k, top-p and min-p apply in this order.
     Temperature 0 and top-p 0 take the best one. `rows` are the most probable by `after`, then by `before`; `written` is
     the token that stands there, or that the model puts in a gap. `left_before` and `left_after` are the probability of
-    all tokens that are not in `rows`; `kept` counts those that can be drawn, `words` all. Entropies are in nats.
+    all tokens that are not in `rows`; `kept` counts those that can be drawn, `kept_before` is their probability under
+    the model, and `words` counts all. Entropies are in nats.
     """
 
     position: int
@@ -68,6 +69,7 @@ class Candidates(Suggesting):
     left_before: float
     left_after: float
     kept: int
+    kept_before: float
     words: int
     entropy_before: float
     entropy_after: float
@@ -155,6 +157,7 @@ def candidates(
         left_before=float(before[order[top:]].sum()),
         left_after=float(after[order[top:]].sum()),
         kept=int((shaped > -math.inf).sum()),
+        kept_before=float(before[shaped > -math.inf].sum()),
         words=len(logits),
         entropy_before=_entropy(before),
         entropy_after=_entropy(after),
@@ -273,6 +276,10 @@ def _page(found: Candidates) -> Page:
         piece=found.written.piece, rank=found.written.rank, before=share(found.written.before),
         after=share(found.written.after),
     )  # fmt: skip
+    kept = say(
+        "{kept:,} of {words:,} tokens, with {before} of the probability before",
+        kept=found.kept, words=found.words, before=share(found.kept_before),
+    )  # fmt: skip
     entropy = say(
         "{before:.2f} nats before, {after:.2f} after", before=found.entropy_before, after=found.entropy_after
     )
@@ -281,7 +288,7 @@ def _page(found: Candidates) -> Page:
         [
             Prose(say("written"), written),
             Prose(say("settings"), _settings(found.sampling)),
-            Prose(say("kept"), say("{kept:,} of {words:,} tokens", kept=found.kept, words=found.words)),
+            Prose(say("kept"), kept),
             Prose(say("entropy"), entropy),
             Table(columns, rows),
             remark,

@@ -37,8 +37,8 @@ class Node:
     """A hypothesis: the one of node `parent` (None: nothing yet) with one token more.
 
     `total` is the sum of the log-probabilities (natural) of its tokens, `score` what it is ranked by in the end: that
-    divided by the length penalty of its `step` tokens. `fate`: it lives on, ends with an end token ("stop") or at the
-    limit ("length"), or has no place in the beam.
+    divided by `divisor`, the length penalty of its `step` tokens. `fate`: it lives on, ends with an end token ("stop")
+    or at the limit ("length"), or has no place in the beam.
     """
 
     step: int  # tokens, from 1
@@ -47,6 +47,7 @@ class Node:
     piece: str
     log_prob: float
     total: float
+    divisor: float
     score: float
     fate: Fate
     text: str  # all that is written so far
@@ -59,13 +60,14 @@ class Tree(Suggesting, Translating):
     `nodes` are the continuations that were weighed, step by step and in a step best first; there were many more, of
     which none could have had a place. `best` is the one that won. `attention` (N, S): the cross-attention with which a
     node's token was chosen, the mean over the layers and heads that were asked for; its rows sum to 1, and nodes of the
-    same parent have the same. `start` is what the decoder read before it wrote. With a repetition penalty of the
-    model's own, `log_prob` is what the search ranked by, and no log-probability.
+    same parent have the same. `told` says what became of each node. `start` is what the decoder read before it wrote.
+    With a repetition penalty of the model's own, `log_prob` is what the search ranked by, and no log-probability.
     """
 
     source: Tokens
     start: Tokens
     nodes: tuple[Node, ...]
+    told: tuple[Phrase, ...]
     best: int
     beam: int
     length_penalty: LengthPenalty
@@ -178,6 +180,7 @@ def _grown(
                     piece=tokenizer.readable(each.id),
                     log_prob=each.total - (0.0 if parent is None else nodes[parent].total),
                     total=each.total,
+                    divisor=penalty.divisor(step.length),
                     score=each.total / penalty.divisor(step.length),
                     fate=each.fate,
                     text=tokenizer.decode(written),
@@ -187,17 +190,45 @@ def _grown(
             looked.append(rows[each.parent])
         live = [at for at in range(grown, len(nodes)) if nodes[at].fate == "live"]
     ends = (at for at, each in enumerate(nodes) if each.fate in ("stop", "length"))
+    best_node = next(at for at in ends if list(ids[at]) == best.ids)
     return Tree(
         source=Tokens(source.ids, source.pieces),
         start=Tokens(begun, list(map(tokenizer.readable, begun))),
         nodes=tuple(nodes),
-        best=next(at for at in ends if list(ids[at]) == best.ids),
+        told=tuple(_told(nodes, at, best_node, beam) for at in range(len(nodes))),
+        best=best_node,
         beam=beam,
         length_penalty=penalty,
         layer=layers[0] if len(layers) == 1 else None,
         head=heads[0] if len(heads) == 1 else None,
         attention=torch.stack(looked).float().cpu(),
     )
+
+
+def _told(nodes: Sequence[Node], at: int, best: int, beam: int) -> Phrase:
+    """What became of a hypothesis, and why."""
+    node = nodes[at]
+    if at == best:
+        return say("It won: of all that ended, its score is the highest.")
+    if node.fate == "live":
+        if node.step == nodes[-1].step:
+            return say("Left open: however it went on, it could not have won any more.")
+        if any(each.parent == at and each.fate != "dropped" for each in nodes):
+            return say("It goes on.")
+        return say("It went on, but none of its continuations found a place in the beam.")
+    if node.fate != "dropped":
+        return say(
+            "It ended with a score of {score:.3f}; the winner's is {best:.3f}.",
+            score=node.score, best=nodes[best].score,
+        )  # fmt: skip
+    kept = [each.total for each in nodes if (each.step, each.fate) == (node.step, "live")]
+    if not kept or node.total >= min(kept):
+        return say("Dropped: it is not among the {beam} best of its step.", beam=beam)
+    return say(
+        "Dropped at step {step}: its log-probability {total:.2f} is below {kept:.2f}, that of the last one with a "
+        "place in the beam.",
+        step=node.step, total=node.total, kept=min(kept),
+    )  # fmt: skip
 
 
 def _suggestions(found: Tree) -> Iterator[Suggestion]:
