@@ -26,11 +26,9 @@ ASKED = 3  # operands that are asked about next
 @dataclass(frozen=True, repr=False)
 class Explain(Explanation, Suggesting):
     """One number of a run, and with `chain` what it comes from, step by step, down to a token's id, a position or a
-    constant: each step goes on from the value that counts most (`Arithmetic.chain`). `labels` has for each operand the
-    tokens or words that its places stand for (`Arithmetic.labels`)."""
+    constant: each step goes on from the value that counts most (`Arithmetic.chain`)."""
 
     chain: tuple[Link, ...] = ()
-    labels: tuple[dict[int, str], ...] = ()
 
     def page(self) -> Page:
         return _page(self)
@@ -92,11 +90,8 @@ def explain(
         name, index = _usual(run, arithmetic)
     if chain:
         first, *links = arithmetic.chain(name, index)
-        found = first.number
-    else:
-        found, links = arithmetic.explain(name, index), []
-    labels = tuple(map(arithmetic.labels, found.operands))
-    return Explain(**vars(found), chain=tuple(links), labels=labels)
+        return Explain(**vars(first.number), chain=tuple(links))
+    return Explain(**vars(arithmetic.explain(name, index)))
 
 
 def _usual(run: Run, arithmetic: Arithmetic) -> tuple[str, tuple[int, ...]]:
