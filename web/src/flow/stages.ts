@@ -49,9 +49,23 @@ export function look(stage: Stage): Look {
   return stage.columns.length > 0 ? 'cells' : 'strip';
 }
 
-/** Whether a stage takes the whole breadth: where tokens and words stand beside each other. */
-export function isWide(stage: Stage): boolean {
-  return ['cells', 'shares'].includes(look(stage));
+/**
+ * How many of six columns each stage of a branch takes: all where tokens and words stand beside each other, and the norm
+ * that stands before the others; of a row of others three take two each, two take three.
+ */
+export function spans(stages: Stage[]): number[] {
+  const found = stages.map((stage, n): number =>
+    look(stage) === 'cells' || look(stage) === 'shares' || (n === 0 && shortName(stage) === 'normed') ? 6 : 0,
+  );
+  for (let n = 0; n < found.length; n++) {
+    if (found[n]) continue;
+    let end = n;
+    while (found[end] === 0) end++;
+    const count = end - n;
+    const across = count === 4 ? 2 : Math.min(3, count);
+    found.fill(6 / across, n, n + across);
+  }
+  return found;
 }
 
 /** Places of the greatest numbers, the greatest first. */
