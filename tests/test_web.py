@@ -62,7 +62,8 @@ FLOORS = (
     {"state", "kit"},
     {"page"},
     {"ask", "first"},
-    {"output", "search", "learn"},
+    {"number"},
+    {"flow", "output", "search", "learn"},
     {"app"},
     {"main.ts"},
 )

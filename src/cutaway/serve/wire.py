@@ -1,7 +1,8 @@
 """What travels: pages and results as JSON values, every phrase in both languages, arrays packed.
 
 A text is a string (data) or `{"en": …, "zh": …}` (a phrase), an array `{"shape": […], "f16": "<base64>"}`, its numbers
-as little-endian float16, or as "f32" where one of them is too large for that, or whole and not exact in it.
+as little-endian float16, or as "f32" where one of them is too large for that, or whole and not exact in it, or where
+the result holds them in float64 because every digit counts.
 """
 
 import base64
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cutaway.inspection.answers import Answer, plain
@@ -63,9 +65,10 @@ class Packer:
 
     def tensor(self, tensor: Tensor) -> dict[str, object]:
         held = tensor.detach().cpu()
-        return self.array((held.float() if held.is_floating_point() else held).numpy())
+        exact = held.dtype == torch.float64
+        return self.array((held.float() if held.is_floating_point() else held).numpy(), exact)
 
-    def array(self, values: np.ndarray) -> dict[str, object]:
+    def array(self, values: np.ndarray, exact: bool = False) -> dict[str, object]:
         # in base64 two bytes are 8/3
         self._room -= 8 * values.size // 3
         if self._room < 0:
@@ -74,7 +77,7 @@ class Packer:
             packed, kind = values.astype("<f2"), "f16"
         # ids are whole also where they are held as floats
         inexact = np.array_equal(values, np.trunc(values)) and not np.array_equal(packed, values)
-        if inexact or np.isfinite(values).sum() > np.isfinite(packed).sum():
+        if exact or inexact or np.isfinite(values).sum() > np.isfinite(packed).sum():
             packed, kind = values.astype("<f4"), "f32"
         return {"shape": list(values.shape), kind: base64.b64encode(packed.tobytes()).decode("ascii")}
 

@@ -252,5 +252,72 @@ export type Tree = {
   length_penalty: { alpha: number; kind: string };
   attention: Packed;
 };
+/** One value on a token's way: `values` are the part of it that belongs to the token. */
+export type Stage = {
+  part: 'embedding' | 'attention' | 'cross' | 'ffn' | 'output';
+  joint: 'as it is' | 'added' | 'normalised' | null;
+  name: string;
+  meaning: Text;
+  formula: string;
+  note: Text | null;
+  dims: string[];
+  shape: number[];
+  index: number[];
+  values: Packed;
+  rows: string[];
+  columns: string[];
+  words: number[];
+  norm: number | null;
+  total: number | null;
+};
+/** What the sublayers of a layer add to the stream, as lengths. */
+export type StreamLayer = {
+  layer: number;
+  attention: number;
+  cross: number | null;
+  feed_forward: number;
+  cosine: number;
+  length: number;
+};
+export type StackName = 'encoder' | 'decoder';
+export type Flow = {
+  side: StackName;
+  position: number;
+  piece: string;
+  layer: number;
+  head: number;
+  n_layers: number;
+  title: Text;
+  wiring: Text;
+  tokens: Partial<Record<StackName, string[]>>;
+  outcome: string[];
+  parts: { part: Stage['part']; title: Text; about: Text }[];
+  stages: Stage[];
+  stream: StreamLayer[];
+};
+/** What a formula reads; a place of `index` that is a text, as `2:5`, runs over a dimension. */
+export type Operand = {
+  symbol: string;
+  name: string | null;
+  index: (number | string)[];
+  values: Packed;
+  meaning: Text;
+  element: [string, number] | null;
+  labels: Record<string, string>;
+};
+/** One number of a run; null is no finite one. */
+export type Explanation = {
+  name: string;
+  index: number[];
+  meaning: Text;
+  where: Text;
+  formula: string;
+  operands: Operand[];
+  result: number | null;
+  recorded: number | null;
+  tolerance: number | null;
+  note: Text | null;
+  python: string;
+};
 /** Of a translation: how much less probable each token is without each source token, in nats (T, S). */
 export type Alignment = { outcome: Pieces; effect: { effect: Packed } };

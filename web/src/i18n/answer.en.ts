@@ -4,6 +4,7 @@ export const en = {
   squareRoot: '{unit} (square-root scale)',
   reaching: '{unit}, ±{greatest}',
   cellHint: 'Point at a cell or use the arrow keys: its value stands here.',
+  pickHint: 'Click a cell, or go there by the arrow keys and press Enter: where the number comes from.',
   atlasHint: 'Choose a map to see it large.',
   cell: '{down} {row}, {across} {column}: {value}',
   hidden: 'hidden by the mask',

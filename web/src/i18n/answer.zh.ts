@@ -5,6 +5,7 @@ export const zh: Record<keyof typeof en, string> = {
   squareRoot: '{unit}（平方根刻度）',
   reaching: '{unit}，±{greatest}',
   cellHint: '指向格子，或用方向键移动：数值显示在这里。',
+  pickHint: '点一个格子，或用方向键走到那里按回车：看这个数从哪里来。',
   atlasHint: '选一幅小图放大。',
   cell: '{down} {row}，{across} {column}：{value}',
   hidden: '被掩码遮住',

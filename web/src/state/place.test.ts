@@ -9,6 +9,8 @@ const PLACES: Partial<Place>[] = [
   { view: 'ask' },
   { view: 'learn', tour: { name: 'sentence', step: 11 } },
   { view: 'output', text: '明月', options: { at: 3, top_k: 5, force: 39 } },
+  { view: 'flow', options: { side: 'encoder', at: 4 }, number: { name: 'a.b_c.3', index: [0, -1, 5] } },
+  { number: { name: 'loss', index: [] } },
   { view: 'search', options: { beam: 4, changes: [{ op: 'token', at: 0, ban: [5] }] } },
   {
     view: 'ask',
@@ -41,6 +43,7 @@ describe('a place and its address', () => {
     ['#/?hide=5,4,4', { ...HOME, hide: [4, 5] }, []],
     ['#/?hide=a', HOME, ['hide=a']],
     ['#/?light=-1', HOME, ['light=-1']],
+    ['#/?number=a.b[0,]', HOME, ['number=a.b[0,]']],
     ['#/?lang=fr&theme=pink&m=x', { ...HOME, model: 'x' }, ['lang=fr', 'theme=pink']],
     ['#/output/x', HOME, ['#/output/x']],
     ['#/nowhere?text=a', { ...HOME, text: 'a' }, ['#/nowhere']],

@@ -2,8 +2,10 @@ import { isLocale, type Locale } from '../i18n/locale';
 
 export type Theme = 'light' | 'dark';
 /** Views that an address names by one word. */
-const NAMED = ['output', 'search', 'learn'] as const;
+const NAMED = ['flow', 'output', 'search', 'learn'] as const;
 export type View = 'first' | 'ask' | (typeof NAMED)[number];
+/** One number of a run: of which value, and where in it. */
+export type Numbered = { name: string; index: number[] };
 /** What is looked at: a view of one text in one model. Null and empty are the defaults, which no link names. */
 export type Place = {
   view: View;
@@ -13,6 +15,8 @@ export type Place = {
   hide: number[];
   light: number | null;
   options: Record<string, unknown>;
+  /** The number that is looked into. */
+  number: Numbered | null;
   /** The tour that somebody is on, and its step, from 1. */
   tour: { name: string; step: number } | null;
   lang: Locale | null;
@@ -27,6 +31,7 @@ export const HOME: Place = {
   hide: [],
   light: null,
   options: {},
+  number: null,
   tour: null,
   lang: null,
   theme: null,
@@ -50,14 +55,15 @@ export function read(hash: string): { place: Place; broken: string[] } {
     else if (key === 'tour' && /^[a-z]+\.[1-9]\d?$/.test(value)) {
       const [name = '', step] = value.split('.');
       place.tour = { name, step: Number(step) };
-    } else if (key === 'lang' && isLocale(value)) place.lang = value;
+    } else if (key === 'number' && numberIn(value)) place.number = numberIn(value);
+    else if (key === 'lang' && isLocale(value)) place.lang = value;
     else if (key === 'theme' && (value === 'light' || value === 'dark')) place.theme = value;
     else if (key === 'hide' && isCovering(place.view) && /^\d{1,6}(,\d{1,6})*$/.test(value))
       place.hide = sorted(value.split(',').map(Number));
     else if (key === 'light' && place.view === 'first' && /^\d{1,6}$/.test(value))
       place.light = Number(value);
     else if (
-      ['lang', 'theme', 'tour'].includes(key) ||
+      ['lang', 'theme', 'tour', 'number'].includes(key) ||
       (isCovering(place.view) && key === 'hide') ||
       (place.view === 'first' && key === 'light')
     )
@@ -86,6 +92,7 @@ export function write(place: Place): string {
   if (place.view === 'first' && place.light !== null) query.push(['light', String(place.light)]);
   for (const [key, value] of Object.entries(place.options))
     if (value !== undefined) query.push([key, JSON.stringify(value)]);
+  if (place.number) query.push(['number', numberText(place.number)]);
   if (place.tour) query.push(['tour', `${place.tour.name}.${place.tour.step}`]);
   if (place.lang) query.push(['lang', place.lang]);
   if (place.theme) query.push(['theme', place.theme]);
@@ -95,6 +102,16 @@ export function write(place: Place): string {
 /** Whether words of the text are covered in this view. */
 function isCovering(view: View): boolean {
   return view === 'first' || view === 'output';
+}
+
+/** A number's name and index as a reader writes them: `head.logits[0,3,17]`. */
+export function numberText({ name, index }: Numbered): string {
+  return index.length ? `${name}[${index.join(',')}]` : name;
+}
+
+function numberIn(text: string): Numbered | null {
+  const found = /^([\w.]+)(?:\[(-?\d{1,9}(?:,-?\d{1,9})*)\])?$/.exec(text);
+  return found && { name: found[1]!, index: found[2]?.split(',').map(Number) ?? [] };
 }
 
 export function sorted(places: number[]): number[] {

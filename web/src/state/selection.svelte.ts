@@ -1,4 +1,4 @@
-import { HOME, read, write, type Place, type View } from './place';
+import { HOME, read, write, type Numbered, type Place, type View } from './place';
 
 /** The one place that is looked at, in step with the address: every view reads it and changes it through `go`. */
 class Selection {
@@ -20,7 +20,7 @@ class Selection {
 
   /** Change the place. A step back leads to the one before, unless it is replaced. */
   go(changes: Partial<Place>, { replace = false } = {}): void {
-    const place = { ...this.place, ...changes };
+    const place = this.#moved(changes);
     if (write(place) === write(this.place) && !this.broken.length) return;
     this.place = place;
     this.broken = [];
@@ -29,13 +29,24 @@ class Selection {
 
   /** A link to the place with these changes. */
   link(changes: Partial<Place>): string {
-    return write({ ...this.place, ...changes });
+    return write(this.#moved(changes));
+  }
+
+  /** A number belongs to the run that it was seen in. */
+  #moved(changes: Partial<Place>): Place {
+    const stays = !['view', 'model', 'text'].some((name) => name in changes);
+    return { ...this.place, number: stays ? this.place.number : null, ...changes };
   }
 
   /** A link to another view of the same text; how it is run is known where no question had options of its own. */
-  viewing(view: View, options: Record<string, unknown> = {}, hide: number[] = []): string {
+  viewing(
+    view: View,
+    options: Record<string, unknown> = {},
+    hide: number[] = [],
+    number: Numbered | null = null,
+  ): string {
     const run = this.place.view === 'first' ? this.place.options : {};
-    return this.link({ view, question: null, options: { ...run, ...options }, hide, light: null });
+    return this.link({ view, question: null, options: { ...run, ...options }, hide, light: null, number });
   }
 
   /** A link to a question about what is looked at. */

@@ -45,6 +45,14 @@ class Server {
     return id === null ? this.models?.[0] : this.models?.find((model) => model.id === id);
   }
 
+  /** Of the options of a place those that say how the text is run, and those that are a question's own. */
+  divided(options: Record<string, unknown>): { run: Record<string, unknown>; own: Record<string, unknown> } {
+    const names = new Set(this.vocabulary?.run_options.map((option) => option.name));
+    const part = (of: boolean) =>
+      Object.fromEntries(Object.entries(options).filter(([name]) => names.has(name) === of));
+    return { run: part(true), own: part(false) };
+  }
+
   async #look(): Promise<void> {
     if (this.#asking) return;
     clearTimeout(this.#timer);

@@ -162,7 +162,10 @@ class Arithmetic:
             return Explanation(name, index, "", where, "", (), recorded, recorded, 0.0, origin, code), None
         sheet = Sheet(self._record, rule, index, slopes)
         meaning, where = self._record.about(name), _where(self._record, name, rule.letters, sheet)
-        operands = tuple(replace(each, values=each.values.detach()) for each in sheet.operands)
+        operands = tuple(
+            replace(each, values=each.values.detach(), labels=_labels(self._record, each))
+            for each in sheet.operands
+        )
         left = (name, index, meaning, where, sheet.formula, operands)
         result, tolerance = sheet.result.value.item(), sheet.result.error.item()
         return Explanation(*left, result, recorded, tolerance, sheet.note, code), sheet
@@ -228,6 +231,27 @@ def _place(name: str, tensor: Tensor, index: tuple[int, ...]) -> tuple[int, ...]
 
 
 # Where a number stands, in words.
+
+WORDS = 12  # of a line of the vocabulary that are labelled, the greatest
+
+
+def _labels(record: Record, operand: Operand) -> dict[int, str]:
+    """What places of an operand that is one line stand for: all tokens of a text; of the vocabulary the words of the
+    greatest numbers and the one that the formula takes before all."""
+    lines = [place for place, each in enumerate(operand.index) if isinstance(each, slice)]
+    letters = () if operand.name is None else record.dims(operand.name)
+    if operand.name is None or len(lines) != 1 or len(letters) != len(operand.index):
+        return {}
+    letter, line = letters[lines[0]], operand.index[lines[0]]
+    if letter in ("T", "S") and isinstance(line, slice):
+        pieces = record.tokens_of(operand.name, keys=letter == "S").pieces[line.start or 0 :]
+        return dict(enumerate(pieces[: len(operand.values)]))
+    if letter != "V":
+        return {}
+    best: list[int] = operand.values.topk(min(WORDS, len(operand.values))).indices.tolist()
+    taken = [] if operand.element is None else [operand.element[1]]
+    return {id: piece_label(id, record.loaded.tokenizer) for id in dict.fromkeys([*taken, *best])}
+
 
 _COUNTED = {
     "h": lambda n: say("head {n}", n=n),

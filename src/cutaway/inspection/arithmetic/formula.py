@@ -28,7 +28,8 @@ class Operand:
     """What a formula reads: one number or a line of numbers of this very run, or a constant of the architecture.
 
     `name` is a full tap name, a parameter's name or one of the further names that `explain` knows; None for a constant,
-    whose `meaning` says where it is from. `index` says which elements: a slice runs over a dimension.
+    whose `meaning` says where it is from. `index` says which elements: a slice runs over a dimension. `labels` are the
+    tokens or words that places of a line stand for.
     """
 
     symbol: str  # as the formula writes it
@@ -38,6 +39,7 @@ class Operand:
     meaning: Text = ""
     # Of a line of which the formula takes one element before all, as `m[s]` of a softmax: that element, and its place.
     element: tuple[str, int] | None = None
+    labels: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def parents(self) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -14,15 +14,15 @@ from cutaway.nn.head import Head
 from cutaway.tap import TAPS, Edit
 from cutaway.words import Phrase, Text, say
 
-# What comes after the taps, beside TAPS.
-RESULTS: dict[str, Phrase] = {
-    "probabilities": say("how probable each word is: softmax of the logits"),
-    "log_probabilities": say("the natural logarithms of the probabilities"),
-    "token_loss": say("the training loss of each token, with label smoothing"),
-    "loss": say("the training loss of the text"),
-    "score": say("what a search compares: the log-probability of all that was written, by its length"),
-    "pooled": say("the text's vector, made of those of its tokens"),
-    "sentence_vector": say("the text's vector, of length 1"),
+# What comes after the taps, by its whole name, as TAPS has it.
+RESULTS: dict[str, tuple[str, Phrase]] = {
+    "probabilities": ("B T V", say("how probable each word is: softmax of the logits")),
+    "log_probabilities": ("B T V", say("the natural logarithms of the probabilities")),
+    "token_loss": ("B T", say("the training loss of each token, with label smoothing")),
+    "loss": ("", say("the training loss of the text")),
+    "score": ("", say("what a search compares: the log-probability of all that was written, by its length")),
+    "pooled": ("B D", say("the text's vector, made of those of its tokens")),
+    "sentence_vector": ("B D", say("the text's vector, of length 1")),
 }
 # What lies between taps, by the last part of its name, as TAPS has it.
 BETWEEN: dict[str, tuple[str, Phrase]] = {
@@ -125,7 +125,15 @@ class Record:
             return say("a fixed table")
         if name in self.inputs:
             return say("the token's id")
+        listed = self._listed(name)
+        return "" if listed is None else listed[1]
+
+    def dims(self, name: str) -> tuple[str, ...]:
+        """The letters of a value's dimensions, as TAPS has them; of a parameter, a table or an input none."""
+        listed = self._listed(name)
+        return () if listed is None else tuple(listed[0].split())
+
+    def _listed(self, name: str) -> tuple[str, Phrase] | None:
         if name in RESULTS:
             return RESULTS[name]
-        table, last = TAPS if name in self.taps else BETWEEN, name.rpartition(".")[2]
-        return table[last][1] if last in table else ""
+        return (TAPS if name in self.taps else BETWEEN).get(name.rpartition(".")[2])

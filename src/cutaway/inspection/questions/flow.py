@@ -21,7 +21,7 @@ from cutaway.inspection.options import Option
 from cutaway.inspection.outcome import written_token
 from cutaway.inspection.page_parts import array, folded, numbers_to
 from cutaway.inspection.question import Suggesting, Suggestion, question
-from cutaway.inspection.runs import ReadingStack, Run, piece_of, stack_named
+from cutaway.inspection.runs import ReadingStack, Run, piece_of, stack_named, stacks
 from cutaway.inspection.terms import ATTENTIONS, KEY, LAYER, PROBABILITY, QUERY, SIDES, TOKEN, WEIGHT, right
 from cutaway.inspection.wiring import (
     Place,
@@ -32,6 +32,7 @@ from cutaway.inspection.wiring import (
     places,
     stack_entry,
     stack_name,
+    stack_of,
     stack_result,
 )
 from cutaway.models.encoder_decoder import EncoderDecoder
@@ -45,8 +46,11 @@ from cutaway.tap import TAPS, Edit
 from cutaway.words import Phrase, Text, listed, say
 
 Part = Literal["embedding", "attention", "cross", "ffn", "output"]
+Joint = Literal["as it is", "added", "normalised"]
 PROBABILITIES = "probabilities"
+WEIGHTS = ("pattern", PROBABILITIES, "expert_weight")
 ROW = ("V", "D")  # the dimensions of the embedding table
+_PICKED = say("the row of the embedding table that the id picks; learned")
 WORDS_SHOWN = 12  # of the vocabulary, of the greatest logits
 
 
@@ -54,15 +58,19 @@ WORDS_SHOWN = 12  # of the vocabulary, of the greatest logits
 class Stage:
     """One value on the way.
 
-    `formula`, with a `note` on it, is that of the number at `index` of the whole value, which `explain` works out, and
-    `value` that number; a parameter or an id has no formula. `dims` names the dimensions of `shape` (see `TAPS`; HE and
-    KE are heads side by side). `values` are the part that belongs to the token, one row or several: its own vector; of
-    keys and values those of all tokens that its head reads; of scores and weights its row; of logits and probabilities
-    those of the most probable words and of the one that stands there. `rows` and `columns` name them where they are
-    tokens, words or experts. `norm` is the length of a vector, None of what is none.
+    `joint` says how a value of the residual stream itself comes about: it is handed on as it is, something is added to
+    it, or it is normalised; None of all that stands beside the stream. `formula`, with a `note` on it, is that of the
+    number at `index` of the whole value, which `explain` works out, and `value` that number; a parameter or an id has
+    no formula. `dims` names the dimensions of `shape` (see `TAPS`; HE and KE are heads side by side). `values` are the
+    part that belongs to the token, one row or several: its own vector; of keys and values those of all tokens that its
+    head reads; of scores and weights its row; of logits and probabilities those of the most probable words and of the
+    one that stands there. `rows` and `columns` name them where they are tokens, words or experts; `words` are the ids
+    of columns that are words. `norm` is the length of a vector, `total` the sum of all weights of a row, words that are
+    not shown included; each None of what is none.
     """
 
     part: Part
+    joint: Joint | None
     name: str  # the full name of the tap or parameter
     meaning: Text
     formula: str
@@ -74,7 +82,18 @@ class Stage:
     values: Tensor
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    words: tuple[int, ...]
     norm: float | None
+    total: float | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a part of the way is called, and what happens in it."""
+
+    part: Part
+    title: Text
+    about: Text
 
 
 @dataclass(frozen=True)
@@ -94,8 +113,10 @@ class StreamLayer:
 class Flow(Suggesting):
     """One token's way through one stack, from its id to the stack's result, or to the probabilities of the next word.
 
-    `stages` are in the order in which this model computes them, `layer` in full with its `head`, of which grouped
-    queries share a key/value head; the other layers are wired alike and stand in `stream`.
+    `tokens` are what each stack of the model reads, `outcome` the tokens that the positions of the last of them stand
+    before (`Run.outcome`), `wiring` says where the model's norms stand, and `parts` what the
+    stages of each part do. `stages` are in the order in which this model computes them, `layer` in full with its
+    `head`, of which grouped queries share a key/value head; the other layers are wired alike and stand in `stream`.
     """
 
     side: StackName
@@ -105,6 +126,11 @@ class Flow(Suggesting):
     head: int
     n_layers: int
     norm_order: str
+    title: Text
+    wiring: Text
+    tokens: dict[StackName, tuple[str, ...]]
+    outcome: tuple[str, ...]
+    parts: tuple[Told, ...]
     stages: tuple[Stage, ...]
     stream: tuple[StreamLayer, ...]
 
@@ -142,14 +168,26 @@ def flow(
     place = blocks[one_of(say("layer"), -1 if layer is None else layer, len(blocks))]
     which = one_of(say("head"), 0 if head is None else head, run.model.config.n_heads)
     way = _Way(run, stack, where, place, which)
+    side, piece = stack_name(stack.name), stack.tokens.pieces[where]
+    parts = dict.fromkeys(each.part for each in way.named)
     return Flow(
-        side=stack_name(stack.name),
+        side=side,
         position=where,
-        piece=stack.tokens.pieces[where],
+        piece=piece,
         layer=place.layer,
         head=which,
         n_layers=len(blocks),
         norm_order=run.model.config.norm_order,
+        title=say(
+            "The way of token {position}, '{piece}', through the {side}",
+            position=where,
+            piece=piece,
+            side=SIDES[side],
+        ),
+        wiring=_ORDERS[run.model.config.norm_order],
+        tokens={stack_name(name): tuple(each.tokens.pieces) for name, each in stacks(run).items()},
+        outcome=tuple(run.outcome.pieces),
+        parts=tuple(_told(part, side, place, which, len(blocks), way.named[-1].name) for part in parts),
         stages=tuple(map(way.stage, way.named)),
         stream=tuple(map(way.streamed, blocks)),
     )
@@ -162,14 +200,15 @@ class _Named:
     part: Part
     name: str
     dims: tuple[str, ...]
+    joint: Joint | None = None
 
 
-def _tap(part: Part, name: str) -> _Named:
-    return _Named(part, name, tuple(TAPS[name.rpartition(".")[2]][0].split()))
+def _tap(part: Part, name: str, joint: Joint | None = None) -> _Named:
+    return _Named(part, name, tuple(TAPS[name.rpartition(".")[2]][0].split()), joint)
 
 
-def _between(part: Part, name: str) -> _Named:
-    return _Named(part, name, tuple(BETWEEN[name.rpartition(".")[2]][0].split()))
+def _between(part: Part, name: str, joint: Joint | None = None) -> _Named:
+    return _Named(part, name, tuple(BETWEEN[name.rpartition(".")[2]][0].split()), joint)
 
 
 def _named(run: Run, stack: ReadingStack, place: Place) -> Iterator[_Named]:
@@ -181,14 +220,17 @@ def _named(run: Run, stack: ReadingStack, place: Place) -> Iterator[_Named]:
     yield _tap("embedding", f"{path}.embed")
     if module.positions is not None:
         yield _tap("embedding", f"{path}.position")
+    entry: Joint = "as it is" if module.positions is None else "added"
     if isinstance(module.norm, tuple(NORMS.values())):
-        yield _between("embedding", f"{path}.sum")
-    yield _tap("embedding", stack_entry(stack.name))
+        yield _between("embedding", f"{path}.sum", "added")
+        entry = "normalised"
+    yield _tap("embedding", stack_entry(stack.name), entry)
     if place.layer:
-        yield _tap("attention", f"{place.path}.resid_pre")
+        yield _tap("attention", f"{place.path}.resid_pre", "as it is")
     for sublayer in place.sublayers:
         yield from _named_sublayer(place, sublayer)
-    yield _tap("output", stack_result(stack.name))
+    plain = isinstance(stack_of(run.model, stack.name).norm, nn.Identity)
+    yield _tap("output", stack_result(stack.name), "as it is" if plain else "normalised")
     if stack.name != output_stack(run.model) or not isinstance(run.model.head, Head):
         return
     if isinstance(run.model.head, MaskedHead):
@@ -218,8 +260,10 @@ def _named_sublayer(place: Place, sublayer: Sublayer) -> Iterator[_Named]:
     if isinstance(residual, SandwichNorm):
         yield _between(part, f"{place.path}.{sublayer.residual}.out_norm")
     if isinstance(residual, PostNorm):
-        yield _between(part, f"{place.path}.{sublayer.residual}.sum")
-    yield _tap(part, f"{place.path}.{sublayer.after}")
+        yield _between(part, f"{place.path}.{sublayer.residual}.sum", "added")
+    yield _tap(
+        part, f"{place.path}.{sublayer.after}", "normalised" if isinstance(residual, PostNorm) else "added"
+    )
 
 
 class _Way:
@@ -290,11 +334,13 @@ class _Way:
         elif last in ("HE", "KE"):
             values = values[:, index[-1] : index[-1] + self._place.attention.d_head]
         rows, columns = self._labels(named)
+        weights = named.name.rpartition(".")[2] in WEIGHTS
         vector = last not in ("T", "S", "A", "V") and not rows
         return Stage(
             part=named.part,
+            joint=named.joint,
             name=named.name,
-            meaning=self._record.about(named.name),
+            meaning=_PICKED if named.dims == ROW else self._record.about(named.name),
             formula="" if rule is None else Places(rule, index).formula,
             note=rule.note if rule is not None and isinstance(rule.note, Phrase) else None,
             dims=named.dims,
@@ -304,7 +350,9 @@ class _Way:
             values=values.cpu(),
             rows=rows,
             columns=columns,
+            words=tuple(self._words) if last == "V" else (),
             norm=float(values.norm()) if vector else None,
+            total=float(part.sum()) if weights else None,
         )
 
     def _read(self, named: _Named) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
@@ -413,13 +461,35 @@ _ORDERS = {
 }
 
 
+_ABOUT: dict[Part, Text] = {
+    "embedding": say(
+        "The token's id picks a row of a learned table. From here on the token is a vector: its residual stream."
+    ),
+    "attention": say(
+        "The token looks at the tokens that it may see. Its query is compared with the key of each, softmax makes "
+        "weights of these scores, and by the weights the values are mixed; what comes of it is added to the stream."
+    ),
+    "cross": say(
+        "The same with the tokens of the source: here the decoder reads what the encoder made of the text."
+    ),
+    "ffn": say(
+        "The token by itself. Every neuron measures something in the vector, and those that are active write to the "
+        "stream."
+    ),
+    "output": say(
+        "The vector is compared with every word of the vocabulary: the logits, of which softmax makes probabilities."
+    ),
+}
+_EXPERTS = say(
+    "The token by itself. A router chooses some of the experts, each a network of its own; what they write is weighted "
+    "and added to the stream."
+)
+_VECTOR = say("This vector is the stack's result, for whoever reads it.")
+
+
 def _page(found: Flow) -> Page:
-    title = say(
-        "The way of token {position}, '{piece}', through the {side}",
-        position=found.position, piece=found.piece, side=SIDES[found.side],
-    )  # fmt: skip
     blocks: list[Block | Text] = [
-        _ORDERS[found.norm_order],
+        found.wiring,
         Heading(say("What each layer adds to the stream")),
         _stream(found),
         say(
@@ -427,24 +497,29 @@ def _page(found: Flow) -> Page:
             "direction the layer leaves as it was."
         ),
     ]
-    part = None
-    for stage in found.stages:
-        if stage.part != part:
-            part = stage.part
-            blocks.append(Heading(_heading(found, stage)))
-        blocks += _stage(stage, found.piece)
-    return page(title, blocks)
+    for told in found.parts:
+        blocks += [Heading(told.title), told.about]
+        for stage in found.stages:
+            if stage.part == told.part:
+                blocks += _stage(stage, found.piece)
+    return page(found.title, blocks)
 
 
-def _heading(found: Flow, stage: Stage) -> Text:
-    if stage.part == "embedding":
-        return say("From the token to a vector")
-    if stage.part == "output":
-        return say("After the last layer, {layer}", layer=found.n_layers - 1)
-    if stage.part == "ffn":
-        return say("Layer {layer}: feed-forward network", layer=found.layer)
-    what = ATTENTIONS["cross" if stage.part == "cross" else found.side]
-    return say("Layer {layer}, head {head}: {what}", layer=found.layer, head=found.head, what=what)
+def _told(part: Part, side: StackName, place: Place, which: int, n_layers: int, last: str) -> Told:
+    """A part of a stack's way that ends with the value `last`."""
+    about, layer = _ABOUT[part], place.layer
+    if part == "embedding":
+        title: Text = say("From the token to a vector")
+    elif part == "output":
+        title = say("After the last layer, {layer}", layer=n_layers - 1)
+        about = about if last == PROBABILITIES else _VECTOR
+    elif part == "ffn":
+        title = say("Layer {layer}: feed-forward network", layer=layer)
+        about = _EXPERTS if isinstance(place.block.mlp, MoE) else about
+    else:
+        what = ATTENTIONS["cross" if part == "cross" else side]
+        title = say("Layer {layer}, head {head}: {what}", layer=layer, head=which, what=what)
+    return Told(part, title, about)
 
 
 def _stage(stage: Stage, piece: str) -> Iterator[Block]:

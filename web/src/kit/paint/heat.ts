@@ -13,28 +13,34 @@ export function heat(map: Array2, scale: Scale, greatest: number, palette: Palet
 
 /**
  * A map of at most so many rows and columns: in the place of several cells the one of the greatest magnitude, so that
- * a thin line is not lost. Hidden cells and those without a value count where there are no others.
+ * a thin line is not lost. Hidden cells and those without a value count where there are no others. `places` are those of
+ * the cells in the map, row by row.
  */
-export function pooled(map: Array2, most: { rows: number; columns: number }): Array2 {
+export function pooled(
+  map: Array2,
+  most: { rows: number; columns: number },
+): { map: Array2; places: Uint32Array } {
   const rows = Math.min(map.rows, most.rows);
   const columns = Math.min(map.columns, most.columns);
-  if (rows === map.rows && columns === map.columns) return map;
   const values = new Float32Array(rows * columns);
+  const places = new Uint32Array(rows * columns);
   for (let r = 0; r < rows; r++) {
     const [top, bottom] = span(r, rows, map.rows);
     for (let c = 0; c < columns; c++) {
       const [left, right] = span(c, columns, map.columns);
-      let best = map.values[top * map.columns + left]!;
+      let place = top * map.columns + left;
+      let best = map.values[place]!;
       for (let y = top; y < bottom; y++)
         for (let x = left; x < right; x++) {
           const value = map.values[y * map.columns + x]!;
           if (Number.isFinite(value) && !(Number.isFinite(best) && Math.abs(best) >= Math.abs(value)))
-            best = value;
+            [best, place] = [value, y * map.columns + x];
         }
       values[r * columns + c] = best;
+      places[r * columns + c] = place;
     }
   }
-  return { rows, columns, values };
+  return { map: { rows, columns, values }, places };
 }
 
 function span(place: number, parts: number, whole: number): [number, number] {

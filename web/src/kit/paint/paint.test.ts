@@ -99,23 +99,27 @@ describe('a heat map', () => {
 describe('a pooled map', () => {
   it('keeps what is greatest', () => {
     const line = map(4, 4, [0, 0, 0, 0, 0, 0, 0, -9, 1, 0, 0, 0, 0, 0, 0, 0]);
-    expect([...pooled(line, { rows: 2, columns: 2 }).values]).toEqual([0, -9, 1, 0]);
+    const found = pooled(line, { rows: 2, columns: 2 });
+    expect([...found.map.values]).toEqual([0, -9, 1, 0]);
+    expect([...found.places]).toEqual([0, 7, 8, 10]);
   });
 
   it('counts hidden cells only where there are no others', () => {
     const causal = map(2, 4, [1, -Infinity, -Infinity, -Infinity, 2, 3, NaN, -Infinity]);
-    expect([...pooled(causal, { rows: 1, columns: 2 }).values]).toEqual([3, -Infinity]);
+    expect([...pooled(causal, { rows: 1, columns: 2 }).map.values]).toEqual([3, -Infinity]);
   });
 
   it('is the map itself where it is small', () => {
     const small = map(1, 2, [1, 2]);
-    expect(pooled(small, { rows: 9, columns: 9 })).toBe(small);
+    const found = pooled(small, { rows: 9, columns: 9 });
+    expect(found.map).toEqual(small);
+    expect([...found.places]).toEqual([0, 1]);
   });
 
   it('covers every cell of sizes that do not divide', () => {
     for (const size of [5, 7, 13]) {
       const values = Array.from({ length: size * size }, (_, n) => n + 1);
-      const found = pooled(map(size, size, values), { rows: 3, columns: 4 });
+      const { map: found } = pooled(map(size, size, values), { rows: 3, columns: 4 });
       expect(Math.max(...found.values)).toBe(size * size);
       expect(found.values).toHaveLength(12);
     }
