@@ -63,7 +63,7 @@ def test_a_cell_is_the_greatest_weight_of_its_neighbours(run_of: RunOf, most: in
 def test_what_heads_share_and_how_far_they_see(run_of: RunOf) -> None:
     plain, grouped = heads(run_of("GPT-2")), heads(run_of("Llama"))
     config = run_of("Llama").model.config
-    assert (plain.shared, grouped.shared) == (1, config.n_heads // config.n_kv_heads)
+    assert (plain.shared, grouped.shared) == (1, config.n_heads // (config.n_kv_heads or 1))
     assert grouped.shared > 1 and set(plain.windows) == {None}
     windowed = run_of("Gemma 2")
     window = windowed.model.config.window
