@@ -131,12 +131,14 @@ export type ChangeKind = {
   example: Record<string, unknown>;
   fields: { name: string; about: Text; default?: unknown; required: boolean }[];
 };
+export type Entry = { term: Text; symbol: string; about: Text };
 export type Tap = { name: string; dims: string; about: Text };
 export type Vocabulary = {
   groups: { name: string; title: Text }[];
   questions: Question[];
   run_options: Option[];
   changes: ChangeKind[];
+  glossary: Entry[];
   taps: Tap[];
 };
 

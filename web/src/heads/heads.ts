@@ -105,7 +105,7 @@ export type Tiling = {
   caption: number;
 };
 
-const LARGEST = 112;
+const LARGEST = 132;
 const LEAST = 12;
 const FLAT = 34;
 
