@@ -144,12 +144,11 @@ class Frame:
             p[..., self.punctuation].sum(dim=-1).mean(dim=1),
         ]
         if self.one_text:
-            at = torch.arange(self.n_keys, device=p.device)
-            distance = (at[:, None] - at[None]).abs()
+            at = torch.arange(self.n_keys, dtype=p.dtype, device=p.device)
             repeated = self.after.any(dim=1)
-            values.append((p * distance).sum(dim=-1).mean(dim=1))
+            values.append(torch.linalg.vecdot(p, (at[:, None] - at[None]).abs()).mean(dim=1))
             values += [p.diagonal(offset, 1, 2).mean(dim=1) for offset in (-1, 0, 1)]  # previous, same, next
-            values.append((p * self.after).sum(dim=-1)[:, repeated].mean(dim=1))
+            values.append(torch.linalg.vecdot(p, self.after.to(p.dtype))[:, repeated].mean(dim=1))
         return torch.stack(values, dim=1)
 
     def named(self, values: Tensor) -> Measures:
