@@ -63,7 +63,7 @@ FLOORS = (
     {"page"},
     {"ask", "first"},
     {"number"},
-    {"flow", "output", "search", "learn"},
+    {"flow", "output", "heads", "search", "learn"},
     {"app"},
     {"main.ts"},
 )

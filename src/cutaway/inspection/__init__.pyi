@@ -21,6 +21,7 @@ from .questions.experts import experts as experts
 from .questions.explain import explain as explain
 from .questions.flow import flow as flow
 from .questions.gradients import gradients as gradients
+from .questions.heads import heads as heads
 from .questions.lens import lens as lens
 from .questions.logit import logit as logit
 from .questions.neighbours import nearest_to as nearest_to

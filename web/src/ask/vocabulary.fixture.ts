@@ -103,4 +103,6 @@ export const VOCABULARY: Vocabulary = {
   ],
   run_options: [option('to', 'string'), option('beam', 'integer', { at_least: 1, at_most: 32 })],
   changes: CHANGES,
+  glossary: [],
+  taps: [],
 };

@@ -131,11 +131,15 @@ export type ChangeKind = {
   example: Record<string, unknown>;
   fields: { name: string; about: Text; default?: unknown; required: boolean }[];
 };
+export type Entry = { term: Text; symbol: string; about: Text };
+export type Tap = { name: string; dims: string; about: Text };
 export type Vocabulary = {
   groups: { name: string; title: Text }[];
   questions: Question[];
   run_options: Option[];
   changes: ChangeKind[];
+  glossary: Entry[];
+  taps: Tap[];
 };
 
 export type Progress = { what: Text; done: number; total: number };
@@ -321,3 +325,31 @@ export type Explanation = {
 };
 /** Of a translation: how much less probable each token is without each source token, in nats (T, S). */
 export type Alignment = { outcome: Pieces; effect: { effect: Packed } };
+
+export type Side = 'encoder' | 'decoder' | 'cross';
+/** One measure of L layers of H heads each; `uniform` of each layer is that of a head that weighs all keys alike. */
+export type MeasuredHeads = {
+  name: string;
+  title: Text;
+  about: Text;
+  unit: Text;
+  values: Packed;
+  uniform: Packed;
+};
+/** All heads of a side. A cell of `maps` (L, H, R, C) is the greatest weight among `cell` queries and `cell` keys. */
+export type HeadSheet = {
+  side: Side;
+  sides: Side[];
+  layers: number[];
+  heads: number[];
+  shared: number;
+  windows: (number | null)[];
+  cell: number;
+  maps: Packed;
+  measures: MeasuredHeads[];
+  queries: Pieces;
+  keys: Pieces;
+  rows: string[];
+};
+/** What the output loses without each head, layers down. */
+export type HeadSweep = { effects: Partial<Record<Side, Packed>>; unit: 'nats' | '1 - cosine' };

@@ -30,7 +30,7 @@ from cutaway.inspection.terms import ATTENTIONS, HEAD, left, one_head, right
 from cutaway.page.blocks import Block, Heading, Page, Table, page
 from cutaway.page.drawn import Drawn
 from cutaway.tap import Edit
-from cutaway.words import Text, listed, say
+from cutaway.words import Phrase, Text, listed, say
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def attention(
     if stage != "pattern":
         return Attention(patterns(run, side, layer, head, stage), None, None, (), ())
     where = heads_of(run, side, layer, head)
-    frame = _Frame(run, where)
+    frame = Frame(run, where)
     watch: dict[str, Edit] = dict.fromkeys(where.taps("masked"), lambda masked: masked[0, 0] > float("-inf"))
     watch |= dict.fromkeys(where.taps("pattern"), only(where.heads))
     trace = run.seen(watch)
@@ -107,7 +107,7 @@ def attention(
     )
 
 
-class _Frame:
+class Frame:
     """What the tokens alone decide: which keys are which, and which measures have a meaning."""
 
     def __init__(self, run: Run, where: Heads):
@@ -144,12 +144,11 @@ class _Frame:
             p[..., self.punctuation].sum(dim=-1).mean(dim=1),
         ]
         if self.one_text:
-            at = torch.arange(self.n_keys, device=p.device)
-            distance = (at[:, None] - at[None]).abs()
+            at = torch.arange(self.n_keys, dtype=p.dtype, device=p.device)
             repeated = self.after.any(dim=1)
-            values.append((p * distance).sum(dim=-1).mean(dim=1))
+            values.append(torch.linalg.vecdot(p, (at[:, None] - at[None]).abs()).mean(dim=1))
             values += [p.diagonal(offset, 1, 2).mean(dim=1) for offset in (-1, 0, 1)]  # previous, same, next
-            values.append((p * self.after).sum(dim=-1)[:, repeated].mean(dim=1))
+            values.append(torch.linalg.vecdot(p, self.after.to(p.dtype))[:, repeated].mean(dim=1))
         return torch.stack(values, dim=1)
 
     def named(self, values: Tensor) -> Measures:
@@ -179,18 +178,43 @@ def _is_punctuation(piece: str) -> bool:
 
 # Its page.
 
-# A measure's field, its column, and what it measures.
+
+@dataclass(frozen=True)
+class Measure:
+    """A field of `Measures` in words: its column in a table, its part of a sentence, its name, and what it means."""
+
+    field: str
+    column: Phrase
+    what: Phrase
+    name: Phrase
+    about: Phrase
+
+
+# fmt: off
 MEASURES = (
-    ("entropy", say("entropy"), say("entropy in nats")),
-    ("first", say("first"), say("the first token")),
-    ("special", say("ctrl"), say("control tokens (ctrl)")),
-    ("punctuation", say("punct"), say("punctuation")),
-    ("distance", say("dist."), say("dist. in tokens")),
-    ("previous", say("prev"), say("the token before (prev)")),
-    ("same", say("same"), say("the same")),
-    ("next", say("next"), say("the next")),
-    ("induction", say("induct"), say("those after earlier copies of it (induct)")),
+    Measure("entropy", say("entropy"), say("entropy in nats"), say("entropy"), say(
+        "How spread out the weights of a query are, in nats: 0 where it reads a single key, log n where n keys share "
+        "its weight evenly.")),
+    Measure("first", say("first"), say("the first token"), say("first token"), say(
+        "The weight on the first key, whatever token stands there; a head that puts most of it there on every text is "
+        "called an attention sink.")),
+    Measure("special", say("ctrl"), say("control tokens (ctrl)"), say("control tokens"), say(
+        "The weight on control tokens, such as the end of the text or the language to write.")),
+    Measure("punctuation", say("punct"), say("punctuation"), say("punctuation"), say(
+        "The weight on tokens that are nothing but punctuation.")),
+    Measure("distance", say("dist."), say("dist. in tokens"), say("distance"), say(
+        "How many tokens lie between a query and what it reads: the mean by weight.")),
+    Measure("previous", say("prev"), say("the token before (prev)"), say("token before"), say(
+        "The weight that a query gives the token right before its own.")),
+    Measure("same", say("same"), say("the same"), say("own token"), say(
+        "The weight that a query gives its own token.")),
+    Measure("next", say("next"), say("the next"), say("next token"), say(
+        "The weight that a query gives the token right after its own; 0 in a decoder, whose mask hides it.")),
+    Measure("induction", say("induct"), say("those after earlier copies of it (induct)"), say("induction"), say(
+        "The weight that a query gives what came right after earlier copies of its token, where its text has some: "
+        "looking up how it went on the last time.")),
 )
+# fmt: on
 COUNTED = ("entropy", "distance")  # the others are weights
 STAGES = {
     "scores": say("scores q·k"),
@@ -198,6 +222,11 @@ STAGES = {
     "masked": say("scores after mask and position bias"),
     "pattern": say("attention"),
 }
+
+
+def measured(scores: Measures) -> list[Measure]:
+    """Those that have a meaning here."""
+    return [each for each in MEASURES if getattr(scores, each.field) is not None]
 
 
 def _page(found: Attention) -> Page:
@@ -208,11 +237,11 @@ def _page(found: Attention) -> Page:
         stage = STAGES[shown.stage]
         title = one_head(say("{what}: {stage}", what=what, stage=stage), layers, heads)
         return page(title, [maps(scale="signed", unit=stage), _MEANS if one else _ONE])
-    title, measured = say("What the heads of {what} measure on this text", what=what), _measured(found)
+    title, table = say("What the heads of {what} measure on this text", what=what), _measured(found)
     if one:
-        return page(one_head(what, layers, heads), [maps(), _MEANS, Heading(title), *measured])
+        return page(one_head(what, layers, heads), [maps(), _MEANS, Heading(title), *table])
     looks = Heading(say("Where each head looks"))
-    return page(title, [*measured, _ONE, looks, _most_weight(shown), maps(), _MEANS])
+    return page(title, [*table, _ONE, looks, _most_weight(shown), maps(), _MEANS])
 
 
 _MEANS = say(
@@ -236,22 +265,22 @@ def _most_weight(found: Patterns) -> Table:
 def _measured(found: Attention) -> list[Block | Text]:
     scores, uniform = found.scores, found.uniform
     assert scores is not None and uniform is not None, "measured wherever the pattern is shown"
-    there = [each for each in MEASURES if getattr(scores, each[0]) is not None]
-    fields = [field for field, _, _ in there]
+    there = measured(scores)
+    fields = [each.field for each in there]
     rows: list[list[Text]] = []
     for i, layer in enumerate(found.patterns.layers):
         for j, head in enumerate(found.patterns.heads):
             rows.append([f"{layer}.{head}", *_row(scores, fields, i, j)])
         rows.append([say("{layer} uniform", layer=layer), *_row(uniform, fields, i)])
-    counted = listed(what for field, _, what in there if field in COUNTED)
-    weights = listed(what for field, _, what in there if field not in COUNTED)
+    counted = listed(each.what for each in there if each.field in COUNTED)
+    weights = listed(each.what for each in there if each.field not in COUNTED)
     about = say(
         "Means over the text: {counted}; the rest is weight from 0 to 1 on: {weights}. uniform: a head that weighs all "
         "keys it sees alike. Scores of this text, not what a head is for.",
         counted=counted,
         weights=weights,
     )
-    return [Table([left(HEAD), *(right(title) for _, title, _ in there)], rows), about]
+    return [Table([left(HEAD), *(right(each.column) for each in there)], rows), about]
 
 
 def _row(measures: Measures, fields: Sequence[str], *place: int) -> list[str]:
