@@ -21,6 +21,7 @@ def vocabulary_value() -> dict[str, object]:
         "changes": [
             {
                 "op": kind.op,
+                "name": text_value(kind.title),
                 "about": text_value(kind.about),
                 "title": text_value(title),
                 "example": {"op": kind.op, **kind.example.change},
