@@ -18,6 +18,7 @@ VIEWS = {
     "attention": f"#/ask/attention?m={zoo.MASKED}&layer=0&head=0",
     "output": f'#/output?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&at=4&top_k=5&force=3382&against="▁on"',
     "search": f"#/search?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&node=32",
+    "lab": f'#/lab?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&preset="strongest"',
     "failed": f"#/ask/attention?m={zoo.MASKED}&layer=77",
     "unknown": "#/?m=nobody&hide=x",
 }

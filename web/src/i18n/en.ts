@@ -182,9 +182,9 @@ export const en = {
   'lab.everywhere': 'In every layer',
   'lab.unchanged': 'unchanged',
   'lab.changed': 'changed',
-  'lab.tokens': 'Each token of the unchanged output',
+  'lab.tokens': 'Token by token',
   'lab.tokensHint':
-    'Both runs read the same tokens. Change: of the log-probability, in nats; to the left a token became less probable. KL: how far the whole distribution moved, in nats.',
+    'Both runs read the same tokens. Change: of the log-probability, in nats; to the left a token became less probable (−0.69: half as probable). KL: how far the whole distribution moved, in nats.',
   'lab.difference': 'change',
   'lab.divergence': 'KL',
   'lab.departures': 'Where the two runs part',
@@ -212,4 +212,6 @@ export const en = {
   'lab.side.encoder': 'Encoder',
   'lab.side.decoder': 'Decoder',
   'lab.side.cross': 'Cross-attention',
+  'lab.side': 'side',
+  'lab.all': 'all',
 };

@@ -182,9 +182,9 @@ export const zh: Record<keyof typeof en, string> = {
   'lab.everywhere': '每一层都这样',
   'lab.unchanged': '未改动',
   'lab.changed': '改动后',
-  'lab.tokens': '未改动时输出的每个词元',
+  'lab.tokens': '逐个词元',
   'lab.tokensHint':
-    '两次运行读的是同样的词元。变化：对数概率的变化，单位奈特；向左表示这个词元的概率变小。KL：整个分布移动了多少，单位奈特。',
+    '两次运行读的是同样的词元。变化：对数概率的变化，单位奈特；向左表示这个词元的概率变小（−0.69：减半）。KL：整个分布移动了多少，单位奈特。',
   'lab.difference': '变化',
   'lab.divergence': 'KL',
   'lab.departures': '两次运行在哪里分开',
@@ -210,4 +210,6 @@ export const zh: Record<keyof typeof en, string> = {
   'lab.side.encoder': '编码器',
   'lab.side.decoder': '解码器',
   'lab.side.cross': '交叉注意力',
+  'lab.side': '侧',
+  'lab.all': '全部',
 };

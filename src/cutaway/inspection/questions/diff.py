@@ -269,12 +269,12 @@ def _told(changes: Sequence[Change], total: float, base: Output | None, changed:
     """What the changes do; `total` is what the log-probabilities of the unchanged output change by, in nats."""
     if not changes:
         return UNCHANGED
-    tokens = say("the tokens of the unchanged output are as probable as before")
+    tokens = say("the tokens of the unchanged run are as probable as before")
     if not abs(total) < 0.005:
         by = f"{abs(total):.2f}"
-        tokens = say("the tokens of the unchanged output are together {by} nats less probable", by=by)
+        tokens = say("the tokens of the unchanged run are together {by} nats less probable", by=by)
         if total > 0:
-            tokens = say("the tokens of the unchanged output are together {by} nats more probable", by=by)
+            tokens = say("the tokens of the unchanged run are together {by} nats more probable", by=by)
     if base is None or changed is None:
         return say("The model was not asked to write; {tokens}.", tokens=tokens)
     if base.ids == changed.ids:
