@@ -1,11 +1,11 @@
 """Changes and their effect: what the page shows is what the library says of the same list."""
 
 import json
-from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page
 from tests.browser.conftest import Open, Screen, opened_model
+from tests.browser.test_output import place
 
 from cutaway import zoo
 from cutaway.inspection.questions.diff import Comparison, diff
@@ -22,7 +22,7 @@ LISTS = [
 
 
 def lab(changes: list[dict[str, object]], model: str = zoo.TRANSLATOR, text: str = SENTENCE) -> str:
-    return f"#/lab?m={model}&text={quote(text)}&changes={quote(json.dumps(changes))}"
+    return f"#/lab?m={model}&text={text}&changes={json.dumps(changes, separators=(',', ':'))}"
 
 
 def numbers(page: Page, name: str) -> list[float]:
@@ -54,7 +54,8 @@ def test_what_is_shown_is_what_python_says(open_screen: Open):
     shows(screen, diff(asked, []))
     assert set(numbers(page, "difference") + numbers(page, "divergence")) == {0}
     for changes in LISTS:
-        shows(screen.go(lab(changes)), diff(asked, changes))
+        place(screen, lab(changes))
+        shows(screen, diff(asked, changes))
     # the last has two changes: the first off, both, and on again
     page.get_by_role("switch").first.click()
     assert "off=[0]" in screen.hash
@@ -122,13 +123,13 @@ def test_twenty_steps_and_back_and_a_sweep_that_is_cancelled(open_screen: Open):
         seen.append(screen.hash)
     assert len(set(seen)) == 21
     page.locator("h2").first.click()
-    for place in reversed(seen[:-1]):
+    for before in reversed(seen[:-1]):
         page.keyboard.press("u")
-        assert screen.hash == place
+        assert screen.hash == before
     assert page.get_by_role("button", name="Undo").is_disabled()
-    for place in seen[1:]:
+    for after in seen[1:]:
         page.keyboard.press("Shift+U")
-        assert screen.hash == place
+        assert screen.hash == after
     assert page.get_by_role("button", name="Redo").is_disabled()
     screen.settle()
     screen.forgive("status of 429")
@@ -153,7 +154,7 @@ def test_the_lab_of_every_family(open_screen: Open):
     masked = run(opened_model(zoo.MASKED), "The [MASK] sat on the throne.")
     shows(screen, diff(masked, [{"op": "pos", "set": "none"}]))
     verse = run(opened_model(zoo.POET), "明月松间照", max_new_tokens=0)
-    screen.go(lab([{"op": "scale"}], zoo.POET, "明月松间照"))
+    place(screen, lab([{"op": "scale"}], zoo.POET, "明月松间照"))
     shows(screen, diff(verse, [{"op": "scale"}]))
     page.get_by_role("button", name="Add a change").click()
     page.locator("[data-op='expert']").click()
