@@ -214,4 +214,5 @@ export const en = {
   'lab.side.cross': 'Cross-attention',
   'lab.side': 'side',
   'lab.all': 'all',
+  'lab.reads': '{side}: positions and what stands there',
 };

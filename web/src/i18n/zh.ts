@@ -212,4 +212,5 @@ export const zh: Record<keyof typeof en, string> = {
   'lab.side.cross': '交叉注意力',
   'lab.side': '侧',
   'lab.all': '全部',
+  'lab.reads': '{side}：位置和那里的词元',
 };
