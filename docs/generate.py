@@ -24,6 +24,7 @@ from cutaway.glossary import GLOSSARY
 from cutaway.inspection import diff, run
 from cutaway.inspection.changes.change import Change, Example
 from cutaway.inspection.changes.lists import KINDS, kinds_in, spelled
+from cutaway.inspection.changes.presets import Preset, presets
 from cutaway.inspection.options import Parameter, Repeated
 from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
 from cutaway.inspection.runs import Run
@@ -122,7 +123,12 @@ and decoder.
 Below each kind stands a change, what the translator writes without it and with it (of 他昨天买了一本新书。 where no
 other text is named), and by how many nats the log-probability of the first of these changes. A trained model has never
 met such changes: they show dependence, not purpose.
-{kinds}""",
+
+`cutaway.inspection.changes.presets` has lists to begin with, as they are for a model's config; for the translator:
+
+| | | look at | changes |
+|---|---|---|---|
+{presets}{kinds}""",
     "zh": """<!-- made by docs/generate.py; do not edit -->
 # 改动的种类
 
@@ -142,7 +148,12 @@ encoder 和 decoder 的简写。
 
 每个种类下面举出一处改动、翻译模型改动前后写出的文字（没有另外注明时，原文是“他昨天买了一本新书。”），以及原输出的
 对数概率变化多少奈特。模型训练时从未遇到过这样的改动：这里反映的是依赖，不代表功能。
-{kinds}""",
+
+`cutaway.inspection.changes.presets` 里有现成的列表，按模型的配置给出；翻译模型的如下：
+
+| | | 看什么 | 改动 |
+|---|---|---|---|
+{presets}{kinds}""",
 }
 _COLUMNS: dict[Locale, str] = {
     "en": "| key | value | default | meaning |",
@@ -170,7 +181,17 @@ def changes(locale: Locale) -> str:
             kinds += f"\n### `{kind.op}`\n\n{kind.about.said(locale)}\n\n"
             kinds += f"{_COLUMNS[locale]}\n|---|---|---|---|\n{_rows(keys)}\n"
             kinds += f"`{_written({'op': kind.op, **kind.example.change})}` · {_tried(kind, locale)}\n"
-    return _CHANGES[locale].format(kinds=kinds)
+    lists = [
+        (each.title.said(locale), each.about.said(locale), each.look.said(locale), _listed(each, locale))
+        for each in presets(_opened(TRANSLATOR).config)
+    ]
+    return _CHANGES[locale].format(kinds=kinds, presets=_rows(lists))
+
+
+def _listed(preset: Preset, locale: Locale) -> str:
+    """The changes of a preset; of one that a run has to tell, where they come from."""
+    swept: dict[Locale, str] = {"en": "the first of `sweep`", "zh": "`sweep` 排在最前的头"}
+    return swept[locale] if preset.changes is None else f"`{_written(preset.changes)}`"
 
 
 def _hint(kind: type[Change], field: str) -> Any:

@@ -168,7 +168,7 @@ class Screen:
     def settle(self) -> "Screen":
         """Until nothing is computed any more and all that moves has come to rest."""
         self.page.wait_for_selector(
-            ".stage, .why, .told, .ask, .flow, .output, .search", timeout=SECONDS * 1000
+            ".stage, .why, .told, .ask, .flow, .output, .search, .lab", timeout=SECONDS * 1000
         )
         assert self.page.evaluate(AT_REST, SECONDS * 1000), "it is still busy"
         return self

@@ -159,7 +159,7 @@ def test_chips_lead_to_questions_about_what_is_shown(open_screen: Open):
     screen = open_screen(lang="zh")
     chips = {each.inner_text(): each.get_attribute("href") for each in screen.page.locator(".chips a").all()}
     assert chips["关于这句话的全部问题"] == "#/ask"
-    assert chips["关掉一个头会怎样？"] == "#/ask/sweep"
+    assert chips["关掉一个头"] == "#/lab?preset=%22strongest%22"
     asked = open_screen(
         "#" + (chips["这样一个权重怎么算出来？"] or "").removeprefix("#"), lang="zh", go=False
     )

@@ -19,6 +19,7 @@ VIEWS = {
     "output": f'#/output?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&at=4&top_k=5&force=3382&against="▁on"',
     "search": f"#/search?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&node=32",
     "flow": f"#/flow?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&at=4&number=decoder.layers.3.cross_attn.z[0,0,4,5]",
+    "lab": f'#/lab?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&preset="strongest"',
     "failed": f"#/ask/attention?m={zoo.MASKED}&layer=77",
     "unknown": "#/?m=nobody&hide=x",
 }

@@ -10,6 +10,7 @@ from cutaway.checkpoint.folder import load
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection import run
 from cutaway.inspection.changes.lists import OPS, read_changes
+from cutaway.inspection.changes.presets import presets
 from cutaway.inspection.question import GROUPS, RUN_OPTIONS, all_questions
 from cutaway.page.colours import NEGATIVE, POSITIVE, WEIGHT, opaque
 from cutaway.tap import TAPS
@@ -64,6 +65,21 @@ def test_every_example_of_a_change_is_one(vocabulary: Any):
     for each in vocabulary["changes"]:
         read_changes([each["example"]])
         assert {"op"} <= each["example"].keys() <= {"op", *(field["name"] for field in each["fields"])}
+        assert each["name"] == {
+            "en": OPS[each["op"]].title.said("en"),
+            "zh": OPS[each["op"]].title.said("zh"),
+        }
+
+
+def test_fields_of_changes_that_take_all_say_so(vocabulary: Any):
+    takes = {
+        (each["op"], field["name"])
+        for each in vocabulary["changes"]
+        for field in each["fields"]
+        if field["all"]
+    }
+    assert {("head", "layer"), ("head", "head"), ("neuron", "token"), ("attn", "q")} <= takes
+    assert not takes & {("resid", "layer"), ("attn", "k"), ("hide", "token")}
 
 
 def test_models(serving: Serving):
@@ -87,6 +103,7 @@ def test_models(serving: Serving):
         ):
             assert told[name] == getattr(config, name)
         assert told["parameters"] == sum(each.numel() for each in loaded.model.parameters())
+        assert [each["name"] for each in told["presets"]] == [each.name for each in presets(config)]
     translator, headless = models["translate-zh-en"], models["headless0"]
     assert (translator["sides"], translator["languages"]) == (["encoder", "decoder"], ["en", "zh"])
     assert "align" in translator["questions"]

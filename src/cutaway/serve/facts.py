@@ -5,7 +5,9 @@ from torch import nn
 from cutaway.checkpoint.word_vectors import TYPE
 from cutaway.decode.translator import Translator
 from cutaway.inspection.answers import Session, VectorSession
+from cutaway.inspection.changes.presets import Preset, presets
 from cutaway.inspection.question import all_questions, find_question
+from cutaway.serve.refusal import text_value
 
 SIDES = {
     "encoder-decoder": ["encoder", "decoder"],
@@ -15,8 +17,8 @@ SIDES = {
 
 
 def facts(session: Session | VectorSession) -> dict[str, object]:
-    """Its sizes, and the questions that can be asked of it. No weights of a model are read; word vectors are one
-    table, and have no more to tell."""
+    """Its sizes, the questions that can be asked of it, and changes to try first. No weights of a model are
+    read; word vectors are one table, and have no more to tell."""
     if isinstance(session, VectorSession):
         model = session.vectors.model
         return {
@@ -28,6 +30,7 @@ def facts(session: Session | VectorSession) -> dict[str, object]:
             "parameters": sum(each.numel() for each in model.parameters()),
             "languages": [],
             "questions": [each.name for each in all_questions() if each.of_vectors],
+            "presets": [],
         }
     config = session.config
     anatomy = session.ask(find_question("anatomy")).json()["result"]
@@ -48,7 +51,15 @@ def facts(session: Session | VectorSession) -> dict[str, object]:
         "parameters": anatomy["parameters"],
         "languages": [],
         "questions": [each.name for each in all_questions() if all(need.has(config) for need in each.needs)],
+        "presets": [_preset(each) for each in presets(config)],
     }
+
+
+def _preset(preset: Preset) -> dict[str, object]:
+    phrases = {"title": preset.title, "about": preset.about, "look": preset.look}
+    lacks = None if preset.lacks is None else text_value(preset.lacks)
+    told = {name: text_value(each) for name, each in phrases.items()}
+    return {"name": preset.name, **told, "changes": preset.changes, "lacks": lacks}
 
 
 def open_model(session: Session | VectorSession) -> tuple[nn.Module, list[str]]:

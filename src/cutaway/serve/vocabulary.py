@@ -2,7 +2,7 @@
 it is declared."""
 
 import dataclasses
-from typing import Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from cutaway.glossary import GLOSSARY
 from cutaway.inspection.changes.change import Change
@@ -21,10 +21,11 @@ def vocabulary_value() -> dict[str, object]:
         "changes": [
             {
                 "op": kind.op,
+                "name": text_value(kind.title),
                 "about": text_value(kind.about),
                 "title": text_value(title),
                 "example": {"op": kind.op, **kind.example.change},
-                "fields": [_field(each) for each in dataclasses.fields(kind)],
+                "fields": [_field(kind, each) for each in dataclasses.fields(kind)],
             }
             for title, module in KINDS
             for kind in kinds_in(module)
@@ -81,8 +82,10 @@ def _kind(parameter: Parameter) -> str:
     return {bool: "boolean", int: "integer", float: "number", str: "string"}[parameter.kind]
 
 
-def _field(field: "dataclasses.Field[Change]") -> dict[str, object]:
+def _field(kind: type[Change], field: "dataclasses.Field[Change]") -> dict[str, object]:
+    hint = get_type_hints(kind)[field.name]
+    takes_all = any("*" in get_args(each) for each in (hint, *get_args(hint)))
     required = field.default is dataclasses.MISSING
     default = {} if required else {"default": field.default}
     about = text_value(field.metadata["key"].about)
-    return {"name": spelled(field.name), "about": about, **default, "required": required}
+    return {"name": spelled(field.name), "about": about, **default, "required": required, "all": takes_all}

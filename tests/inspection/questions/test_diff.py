@@ -105,6 +105,28 @@ def test_no_changes_no_difference_to_the_bit(structure: str, run_of: RunOf) -> N
     assert not any(each.relative.any() for each in found.departures)
 
 
+def test_what_is_written_without_changes_is_written_once_a_run() -> None:
+    asked = run(load(find(TRANSLATOR)), TEXT)
+    first, second = diff(asked, json.loads(f"[{OFF}]")), diff(asked, [])
+    assert first.base is second.base
+    assert second.changed == second.base
+
+
+def test_a_sentence_says_what_the_changes_do(run_of: RunOf) -> None:
+    asked = run(load(find(TRANSLATOR)), TEXT)
+    for changes, begins in ([], "Nothing"), (json.loads(f"[{OFF}]"), "The model writes something else"):
+        found = diff(asked, changes)
+        assert str(found.told).startswith(begins)
+        assert "dependence" in str(found.caveats[0])
+    assert f"{-float(found.difference.sum()):.2f} nats less probable" in str(found.told)
+    kept = diff(asked, [{"op": "temperature", "value": 0.9}])
+    assert "writes the same" in str(kept.told) and "more probable" in str(kept.told)
+    silent = diff(run_of("GPT-2"), [{"op": "scale"}], writing=False)
+    assert "not asked to write" in str(silent.told)
+    opened = diff(run_of("GPT-2"), [{"op": "mask", "set": "open"}] * 2, writing=False)
+    assert len(opened.caveats) == 2
+
+
 def test_a_change_in_the_encoder_is_met_in_the_decoder_after_its_first_block(run_of: RunOf) -> None:
     found = diff(run_of("pre-norm pair"), [{"op": "ffn", "side": "encoder", "layer": 2}], writing=False)
     assert [(each.side, each.first()) for each in found.departures] == [("encoder", 3), ("decoder", 1)]

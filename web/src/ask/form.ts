@@ -71,7 +71,8 @@ export function exampleOf(kind: ChangeKind): ChangeDraft {
   return changeDraft({ ...kind.example, op: kind.op }, [kind]);
 }
 
-function changeDraft(change: unknown, kinds: readonly ChangeKind[]): ChangeDraft {
+/** A change, each of its fields as text. */
+export function changeDraft(change: unknown, kinds: readonly ChangeKind[]): ChangeDraft {
   const { op, ...rest } = (change ?? {}) as Record<string, unknown>;
   const kind = kinds.find((each) => each.op === op);
   const names = new Set([...(kind?.fields.map((field) => field.name) ?? []), ...Object.keys(rest)]);
@@ -176,21 +177,33 @@ export function bounds(low: number | undefined, high: number | undefined): Probl
 
 function readChanges(held: readonly ChangeDraft[], kinds: readonly ChangeKind[]): Value {
   const value: Record<string, unknown>[] = [];
-  for (const [n, { op, fields }] of held.entries()) {
-    const change: Record<string, unknown> = { op };
-    for (const { name, required } of kinds.find((kind) => kind.op === op)?.fields ?? []) {
-      const text = fields[name]?.trim() ?? '';
-      if (text) {
-        try {
-          change[name] = readValue(text);
-        } catch {
-          return wrong('wrongJson', text);
-        }
-      } else if (required) return { problem: { word: 'wrongChange', values: { place: n + 1, field: name } } };
-    }
+  for (const [n, draft] of held.entries()) {
+    const { change, problem } = readChange(draft, n, kinds);
+    if (problem) return { problem };
     value.push(change);
   }
   return value.length ? { value } : {};
+}
+
+/** The change that a draft at a place of the list says, and what is wrong with it. */
+export function readChange(
+  { op, fields }: ChangeDraft,
+  place: number,
+  kinds: readonly ChangeKind[],
+): { change: Record<string, unknown>; problem?: Problem } {
+  const change: Record<string, unknown> = { op };
+  for (const { name, required } of kinds.find((kind) => kind.op === op)?.fields ?? []) {
+    const text = fields[name]?.trim() ?? '';
+    if (text) {
+      try {
+        change[name] = readValue(text);
+      } catch {
+        return { change, problem: { word: 'wrongJson', values: { text } } };
+      }
+    } else if (required)
+      return { change, problem: { word: 'wrongChange', values: { place: place + 1, field: name } } };
+  }
+  return { change };
 }
 
 /** Whether two values are the same JSON. */

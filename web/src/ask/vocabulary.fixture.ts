@@ -14,12 +14,14 @@ const field = (name: string, required = true) => ({
   name,
   about: both(`what ${name} means`),
   required,
+  all: false,
   ...(required ? {} : { default: null }),
 });
 
 export const CHANGES: ChangeKind[] = [
   {
     op: 'head',
+    name: both('head off'),
     about: both('A head writes nothing.'),
     title: both('Attention'),
     example: { op: 'head', side: 'cross', layer: 3, head: 1 },
@@ -27,6 +29,7 @@ export const CHANGES: ChangeKind[] = [
   },
   {
     op: 'attn',
+    name: both('one weight set'),
     about: both('A query gives one key another weight.'),
     title: both('Attention'),
     example: { op: 'attn', layer: '*', head: '*', q: 1, value: 1 },
@@ -34,6 +37,7 @@ export const CHANGES: ChangeKind[] = [
   },
   {
     op: 'token',
+    name: both('token banned'),
     about: both('A position may not be some tokens.'),
     title: both('Tokens and output'),
     example: { op: 'token', at: 0, ban: ['▁He'] },

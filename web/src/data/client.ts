@@ -51,6 +51,7 @@ const UNREAD: Omit<ModelInfo, 'id' | 'name' | 'state'> = {
   languages: [],
   questions: [],
   examples: [],
+  presets: [],
 };
 
 export async function fetchModels(signal?: AbortSignal): Promise<Models> {

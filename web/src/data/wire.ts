@@ -101,6 +101,16 @@ export type ModelInfo = {
   languages: string[];
   questions: string[];
   examples: { text: string; options: Record<string, unknown> }[];
+  presets: Preset[];
+};
+/** Changes to try first. `changes` is null where a run tells them: of the head that its sweep ranks first. */
+export type Preset = {
+  name: string;
+  title: Text;
+  about: Text;
+  look: Text;
+  changes: Record<string, unknown>[] | null;
+  lacks: Text | null;
 };
 export type Models = { version: string; models: ModelInfo[] };
 
@@ -126,10 +136,12 @@ export type Question = {
 };
 export type ChangeKind = {
   op: string;
+  name: Text;
   about: Text;
   title: Text;
   example: Record<string, unknown>;
-  fields: { name: string; about: Text; default?: unknown; required: boolean }[];
+  /** `all`: whether it may be "*". */
+  fields: { name: string; about: Text; default?: unknown; required: boolean; all: boolean }[];
 };
 export type Entry = { term: Text; symbol: string; about: Text };
 export type Tap = { name: string; dims: string; about: Text };
@@ -228,12 +240,24 @@ export type Candidates = {
   kept_before: number;
   words: number;
 };
-/** What a model writes without changes and with them. */
+/** A run without changes and with them, at T tokens; of a model without output head the text's vector. */
 export type Comparison = {
+  pieces: string[];
+  base_log_probs: Packed;
+  changed_log_probs: Packed;
+  difference: Packed;
+  divergence: Packed;
+  departures: { side: string; relative: Packed; tokens: Pieces; told: Text }[];
   base: { text: string } | null;
   changed: { text: string } | null;
   token_edits: { kind: Edit; base_pieces: string[]; changed_pieces: string[] }[];
+  told: Text;
+  caveats: Text[];
+  vector: { distance: number } | null;
 };
+export type HeadEffect = { side: string; layer: number; head: number; effect: number };
+/** What the output loses without each head. */
+export type Sweep = { ranking: HeadEffect[]; told: Text; unit: 'nats' | '1 - cosine' };
 export type Node = {
   step: number;
   parent: number | null;

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import type { Lens, Packed, Token } from '../data/wire';
+import type { Lens, Packed } from '../data/wire';
 import { reach } from '../kit/reach';
 import { chance } from '../kit/numbers';
-import { gapped, readings, spots, usual } from './spots';
+import { readings, spots, usual } from './spots';
 
 function packed(shape: number[], values: number[]): Packed {
   const bytes = new Uint8Array(Float32Array.from(values).buffer);
@@ -57,20 +57,6 @@ it('reads one place layer by layer, with the pinned token', () => {
   expect(found[1]!.pinned!.share).toBeCloseTo(0.3, 6);
   const none = { ...LENS, pinned: { ids: [], pieces: [] } };
   expect(readings(none, 1)[0]!.pinned).toBeNull();
-});
-
-it('puts gaps in the places of tokens, whatever stands before them', () => {
-  const token = (start: number | null, end: number | null): Token => ({
-    id: 0,
-    piece: '',
-    start,
-    end,
-    control: start === null,
-  });
-  const tokens = [token(null, null), token(0, 2), token(3, 4), token(4, 6)];
-  expect(gapped('👩😀 a👩b.', tokens, [2, 1])).toBe('[MASK] [MASK]👩b.');
-  expect(gapped('👩😀 a👩b.', tokens, [3])).toBe('👩😀 a[MASK].');
-  expect(gapped('👩😀 a', tokens, [0, 17])).toBe('👩😀 a');
 });
 
 it('a slider goes as far as the option does, and where that has no end as far as is useful', () => {

@@ -1,5 +1,5 @@
 import { unpack } from '../data/arrays';
-import type { Lens, ModelInfo, Token } from '../data/wire';
+import type { Lens, ModelInfo } from '../data/wire';
 
 /** A place for which the model has a distribution: the token that stands there, its probability (0 to 1) and rank. */
 export type Spot = {
@@ -65,14 +65,4 @@ export function readings(lens: Lens, at: number): Reading[] {
         pinnedRanks && { share: Math.exp(pinnedLogs[cell * many]!), rank: pinnedRanks[cell * many]! },
     };
   });
-}
-
-/** The text with a gap in the place of each of these tokens; their places count code points. */
-export function gapped(text: string, tokens: Token[], hide: number[]): string {
-  const points = Array.from(text);
-  for (const place of hide.toSorted((a, b) => b - a)) {
-    const { start, end } = tokens[place] ?? { start: null, end: null };
-    if (start !== null && end !== null) points.splice(start, end - start, '[MASK]');
-  }
-  return points.join('');
 }

@@ -2,7 +2,7 @@ import { isLocale, type Locale } from '../i18n/locale';
 
 export type Theme = 'light' | 'dark';
 /** Views that an address names by one word. */
-const NAMED = ['flow', 'output', 'heads', 'search', 'learn'] as const;
+const NAMED = ['flow', 'output', 'heads', 'search', 'lab', 'learn'] as const;
 export type View = 'first' | 'ask' | (typeof NAMED)[number];
 /** One number of a run: of which value, and where in it. */
 export type Numbered = { name: string; index: number[] };
@@ -101,7 +101,7 @@ export function write(place: Place): string {
 
 /** Whether words of the text are covered in this view. */
 function isCovering(view: View): boolean {
-  return view === 'first' || view === 'output';
+  return view === 'first' || view === 'output' || view === 'lab';
 }
 
 /** A number's name and index as a reader writes them: `head.logits[0,3,17]`. */

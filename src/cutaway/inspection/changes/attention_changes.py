@@ -62,6 +62,7 @@ class HeadOff(HeadChange):
     """Zero or mean ablation (Wang et al. 2023, §3.1, average over other texts instead)."""
 
     op = "head"
+    title = say("head off")
     about = say("An attention head writes nothing, or at every position its mean over the text's tokens.")
     example = Example({"side": "cross", "layer": 3, "head": 1})
 
@@ -83,6 +84,7 @@ class SetAttention(HeadChange):
     (1 - value) / their sum (where they are all 0 they stay so), a row is divided by its sum."""
 
     op = "attn"
+    title = say("one attention weight set")
     about = say(
         "A query gives one key another weight, or all keys the weights of a row; the row sums to 1 again."
     )
@@ -159,6 +161,7 @@ class SetPattern(HeadChange):
     first: on itself), `argmax` on the strongest key. Rows are used as given unless `renorm`."""
 
     op = "pattern"
+    title = say("attention pattern replaced")
     about = say("A head weighs all keys alike, or one key only, or as given rows say.")
     example = Example({"side": "cross", "layer": "*", "head": "*", "kind": "uniform"})
 
@@ -235,6 +238,7 @@ class NoScale(BlockChange):
     """Vaswani et al. 2017, §3.2.1, tell why the scale is there."""
 
     op = "scale"
+    title = say("no 1/√d")
     about = say("Scores q·k enter the softmax without the division by √d.")
     example = Example({"side": "decoder"})
     allowed = SIDES
@@ -259,6 +263,7 @@ class SetMask(BlockChange):
     """A sliding window and padding stay."""
 
     op = "mask"
+    title = say("what is in sight")
     about = say(
         "A decoder's tokens also see those after them (open), or an encoder's see none of those (closed)."
     )

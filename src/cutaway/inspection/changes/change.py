@@ -1,7 +1,8 @@
 """What a kind of change is, and what its edits of taps are built with.
 
-A kind of change is one class. Its fields are the keys of its JSON object, `about` says what it does, `example` is one
-to try, `check` refuses a model that cannot be given it, and `edit` adds what it does to the values of taps.
+A kind of change is one class. Its fields are the keys of its JSON object, `title` names it for a reader, `about` says
+what it does, `example` is one to try, `check` refuses a model that cannot be given it, and `edit` adds what it does to
+the values of taps.
 """
 
 # Shapes: B batch, T tokens, D width, H heads, E head width.
@@ -66,6 +67,7 @@ class Change(ABC):
     an earlier place in the list."""
 
     op: ClassVar[str]
+    title: ClassVar[Phrase]
     about: ClassVar[Phrase]
     example: ClassVar[Example]
     allowed: ClassVar[tuple[Side, ...]] = STACKS  # what `side` may be, where there is such a key

@@ -24,6 +24,7 @@ class SetPositions(Change):
     A permutation is one of the run's positions; those that decoding adds keep theirs."""
 
     op = "pos"
+    title = say("other positions")
     about = say(
         "The model is told no positions, positions further on, or those of the text in another order."
     )

@@ -50,6 +50,7 @@ class Skip(BlockChange):
 @checked
 class SkipLayer(Skip):
     op = "layer"
+    title = say("layer skipped")
     about = say("A block passes its input on as it came.")
     example = Example({"side": "decoder", "layer": 1})
 
@@ -57,6 +58,7 @@ class SkipLayer(Skip):
 @checked
 class SkipAttention(Skip):
     op = "attention"
+    title = say("attention skipped")
     about = say("A block's attention, its norm included, passes its input on as it came.")
     example = Example({"side": "cross", "layer": 2})
     allowed = SIDES
@@ -66,6 +68,7 @@ class SkipAttention(Skip):
 @checked
 class SkipFeedForward(Skip):
     op = "ffn"
+    title = say("feed-forward network skipped")
     about = say(
         "A block's feed-forward network (or its experts), its norm included, passes its input on as it came."
     )
@@ -78,6 +81,7 @@ class NoNorm(BlockChange):
     """Post-norm: the norm of the sum, x + sublayer(x). Sandwich: both norms of the sublayer."""
 
     op = "norm"
+    title = say("norm off")
     about = say("A norm gives back what it was given, without scale and shift.")
     example = Example({"side": "decoder", "part": "ffn", "layer": 3})
     turn = 0  # it makes what is dropped, skipped or patched
@@ -128,6 +132,7 @@ class SetDropout(Change):
     """
 
     op = "dropout"
+    title = say("dropout on")
     about = say(
         "Dropout is on as in training: each value is 0 with a probability, else divided by 1 minus it."
     )
@@ -185,6 +190,7 @@ class SetDropout(Change):
 @checked
 class SetNeuron(BlockChange):
     op = "neuron"
+    title = say("neuron set")
     about = say("A feed-forward neuron, after activation and gate, is set to a value or multiplied.")
     example = Example({"side": "decoder", "layer": 3, "n": 72, "value": 30})
 
@@ -232,6 +238,7 @@ class SetExperts(BlockChange):
     router's softmax gives them."""
 
     op = "expert"
+    title = say("other experts")
     about = say("A token is not given to some experts, or is given to those that are named.")
     example = Example({"layer": 0, "ban": [2]}, model=None)
 
@@ -330,6 +337,7 @@ class PatchResidual(Change):
     """Activation patching (Meng et al. 2022, §2.1)."""
 
     op = "resid"
+    title = say("residual stream of another text")
     about = say("The residual stream leaving a block at one token becomes that of another text's run there.")
     example = Example(
         {"side": "encoder", "layer": 1, "token": 2, "from": "other"}, text="我爱你。", other="我恨你。"

@@ -27,6 +27,7 @@ class Hide(Change):
     positions, of which the later counts."""
 
     op = "hide"
+    title = say("tokens hidden")
     about = say(
         "No token sees these tokens, as if the text never had them: where positions are counted absolutely, those "
         "after them move up."
@@ -84,6 +85,7 @@ class SetEmbedding(Change):
     """Scaled as the model scales it, and before positions are added."""
 
     op = "embedding"
+    title = say("another embedding")
     about = say("A token's embedding becomes another token's, or moves along the step between two tokens.")
     example = Example({"side": "encoder", "token": 2, "id": "今天"})
 
@@ -132,6 +134,7 @@ class SetOutput(Change):
     encoder-only, of the text): at `t` stands what follows the input token at `t`."""
 
     op = "token"
+    title = say("output token banned or forced")
     about = say("A position of the output may not be some tokens, or must be one.")
     example = Example({"at": 0, "ban": ["▁He"]})
 
@@ -172,6 +175,7 @@ class SetTemperature(Change):
     """It counts in log-probabilities, sampling and beam search alike, and a temperature of sampling comes on top."""
 
     op = "temperature"
+    title = say("temperature")
     about = say(
         "Every logit is divided by a number: above 1 the distribution is flatter, below 1 sharper; the most probable "
         "token stays the same."

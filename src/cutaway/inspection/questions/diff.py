@@ -34,7 +34,7 @@ from cutaway.page.drawn import Drawn
 from cutaway.page.numbers import nats, share
 from cutaway.tap import Edit
 from cutaway.text.display import truncate
-from cutaway.words import Text, say, say_in
+from cutaway.words import Phrase, Text, say, say_in
 
 _ROWS = 64  # positions whose distributions are compared at a time, in float64
 
@@ -54,16 +54,17 @@ class TokenEdit:
 @dataclass(frozen=True)
 class Departure:
     """How far a stack's residual stream has moved: ‖x' - x‖₂ / ‖x‖₂ (L + 1, T), x' under the changes. Row 0 is what
-    enters the first block, row n what leaves block n - 1. `tokens` are what the stack reads, T of them."""
+    enters the first block, row n what leaves block n - 1. `tokens` are what the stack reads, T of them. `told` says
+    where it parts."""
 
     side: Side
     relative: Tensor
     tokens: Tokens
+    told: Phrase
 
     def first(self, tolerance: float = 0.0) -> int | None:
         """The first row where a token's stream has moved by more than `tolerance`; None where none has."""
-        moved = (self.relative > tolerance).any(dim=1).nonzero()
-        return int(moved[0, 0]) if len(moved) else None
+        return _first(self.relative, tolerance)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class VectorChange:
 @dataclass(frozen=True, repr=False)
 class Comparison(Drawn):
     """The effect of `changes` on a run. Logarithms are natural; base and changed passes compute attention the same way,
-    so that no difference is one of rounding.
+    so that no difference is one of rounding. `told` says in a sentence what they do, `caveats` what a reader must know.
 
     `ids` and `pieces` (T,) are the tokens that both passes are asked about: the run's outcome (an encoder-only model's
     text with its gaps filled by the unchanged model). `base_log_probs`, `changed_log_probs`, `difference` (T,): log
@@ -104,16 +105,15 @@ class Comparison(Drawn):
     pieces: list[str]
     base_log_probs: Tensor
     changed_log_probs: Tensor
+    difference: Tensor
     divergence: Tensor
     departures: tuple[Departure, ...]
     base: Output | None
     changed: Output | None
     token_edits: tuple[TokenEdit, ...]
+    told: Phrase
+    caveats: tuple[Phrase, ...]
     vector: VectorChange | None = None
-
-    @property
-    def difference(self) -> Tensor:
-        return self.changed_log_probs - self.base_log_probs
 
     def page(self) -> Page:
         return page(say("The same text without and with the changes"), _blocks(self))
@@ -132,7 +132,8 @@ def diff(
     """Run once with `changes` (see `changes.lists`) and once without.
 
     With `writing` each also writes freely (see `changes.writing.write`); in an encoder-decoder that is a translation of
-    the source, which a run's own outcome need not be. A model without output head is not asked to write.
+    the source, which a run's own outcome need not be; the unchanged text is kept with the run, for the next
+    comparison. A model without output head is not asked to write.
     Raises CutawayError for a change that this model cannot be given, such as one of words to a model without words, and
     for an `other` that no change takes from.
     """
@@ -152,7 +153,7 @@ def diff(
     watch: dict[str, Edit] = {name: _relative_to(trace[name]) for name in taps}
     changed_result, moved = ask(watch, changing)
     departures = tuple(
-        Departure(side, torch.stack([moved[name] for name in names]), stacks(run)[side].tokens)
+        _departure(side, torch.stack([moved[name] for name in names]), stacks(run)[side].tokens)
         for side, names in borders.items()
     )
     if not words:
@@ -162,17 +163,25 @@ def diff(
     if writing and isinstance(run.model, EncoderOnly):
         base, changed = filled(run, result), filled(run, changed_result)
     elif writing:
-        base, changed = write(run, runs=runs), write(run, listed, runs=runs)
-    log_probs = _compared(result, changed_result, torch.tensor(forced.ids, device=result.device))
+        base, changed = run.kept(write), write(run, listed, runs=runs)
+    before, after, moved_by = _compared(
+        result, changed_result, torch.tensor(forced.ids, device=result.device)
+    )
+    difference = after - before
     return Comparison(
-        listed,
-        forced.ids,
-        [piece_of(run, id) for id in forced.ids],
-        *log_probs,
-        departures,
-        base,
-        changed,
-        () if base is None or changed is None else token_edits(base.pieces, changed.pieces),
+        changes=listed,
+        ids=forced.ids,
+        pieces=[piece_of(run, id) for id in forced.ids],
+        base_log_probs=before,
+        changed_log_probs=after,
+        difference=difference,
+        divergence=moved_by,
+        departures=departures,
+        base=base,
+        changed=changed,
+        token_edits=() if base is None or changed is None else token_edits(base.pieces, changed.pieces),
+        told=_told(listed, float(difference.sum()), base, changed),
+        caveats=_caveats(listed),
     )
 
 
@@ -183,8 +192,23 @@ def _vectors(
     first, second = sentence_vectors(run.loaded, torch.stack([base, changed]))
     nothing = torch.empty(0, dtype=torch.float64, device=base.device)
     distance = float(cosine_distance(first, second[None]))
-    vector = VectorChange(sentence_settings(run.loaded).pooling, first, second, distance)
-    return Comparison(changes, [], [], nothing, nothing, nothing, departures, None, None, (), vector)
+    turned = f"{distance:.4g}"
+    return Comparison(
+        changes=changes,
+        ids=[],
+        pieces=[],
+        base_log_probs=nothing,
+        changed_log_probs=nothing,
+        difference=nothing,
+        divergence=nothing,
+        departures=departures,
+        base=None,
+        changed=None,
+        token_edits=(),
+        told=say("The text's vector turns: 1 − cosine is {turned}.", turned=turned) if changes else UNCHANGED,
+        caveats=_caveats(changes),
+        vector=VectorChange(sentence_settings(run.loaded).pooling, first, second, distance),
+    )
 
 
 def token_edits(base: Sequence[str], changed: Sequence[str]) -> tuple[TokenEdit, ...]:
@@ -213,9 +237,57 @@ def _compared(logits: Tensor, changed: Tensor, ids: Tensor) -> tuple[Tensor, Ten
     return before, after, moved
 
 
-# Its page.
-
 MOVED = 1e-5  # of its length: how far a residual stream must move to have moved
+
+
+def _departure(side: Side, relative: Tensor, tokens: Tokens) -> Departure:
+    first = _first(relative, MOVED)
+    if first is None:
+        return Departure(side, relative, tokens, say("residual stream does not move"))
+    farthest = f"{100 * float(relative[-1].max()):.3g} %"
+    told = say(
+        "residual stream first moves {at}; at its end by up to {farthest} of its length",
+        at=say("at its input") if first == 0 else say("in layer {first}", first=first - 1),
+        farthest=farthest,
+    )
+    return Departure(side, relative, tokens, told)
+
+
+def _first(relative: Tensor, tolerance: float) -> int | None:
+    """The first row (L + 1, T) where a token's value is more than `tolerance`; None where none is."""
+    moved = (relative > tolerance).any(dim=1).nonzero()
+    return int(moved[0, 0]) if len(moved) else None
+
+
+# What is said of the changes.
+
+UNCHANGED = say("Nothing is changed: both are the same run.")
+DEPENDENCE = say("A trained model has never met such changes: they show dependence, not purpose.")
+
+
+def _told(changes: Sequence[Change], total: float, base: Output | None, changed: Output | None) -> Phrase:
+    """What the changes do; `total` is what the log-probabilities of the unchanged output change by, in nats."""
+    if not changes:
+        return UNCHANGED
+    tokens = say("the tokens of the unchanged run are as probable as before")
+    if not abs(total) < 0.005:
+        by = f"{abs(total):.2f}"
+        tokens = say("the tokens of the unchanged run are together {by} nats less probable", by=by)
+        if total > 0:
+            tokens = say("the tokens of the unchanged run are together {by} nats more probable", by=by)
+    if base is None or changed is None:
+        return say("The model was not asked to write; {tokens}.", tokens=tokens)
+    if base.ids == changed.ids:
+        return say("The model writes the same, token by token; {tokens}.", tokens=tokens)
+    return say("The model writes something else; {tokens}.", tokens=tokens)
+
+
+def _caveats(changes: Sequence[Change]) -> tuple[Phrase, ...]:
+    own = {str(change.caveat): change.caveat for change in changes if change.caveat is not None}
+    return (DEPENDENCE, *own.values())
+
+
+# Its page.
 
 
 def _blocks(found: Comparison) -> Iterator[Block | Text | None]:
@@ -230,7 +302,8 @@ def _blocks(found: Comparison) -> Iterator[Block | Text | None]:
         else:
             yield Edited([(each.kind, each.base_pieces, each.changed_pieces) for each in found.token_edits])
     yield from _fates(found) if found.vector is None else _vector(found.vector)
-    yield from (_where(departure) for departure in found.departures)
+    yield from found.caveats
+    yield from (Prose(SIDES[departure.side], departure.told) for departure in found.departures)
     for departure in found.departures:
         if departure.first(MOVED) is not None:
             yield from _departure_map(departure)
@@ -256,38 +329,20 @@ def _fates(found: Comparison) -> Iterator[Block | Text | None]:
     yield Table((left(TOKEN), *map(right, titles)), rows, tint)
     yield say(
         "without, with: probability, given {given}; change: of its logarithm, in nats, {total} in all; KL: divergence "
-        "of the whole distribution, in nats. A trained model has never met such changes: they show dependence, not "
-        "purpose.",
+        "of the whole distribution, in nats.",
         given=given,
         total=nats(sum(differences)),
     )
-    yield from {str(change.caveat): change.caveat for change in found.changes}.values()
 
 
 def _vector(found: VectorChange) -> Iterator[Block | Text]:
     yield Heading(say("What becomes of the text's vector"))
     yield Line(say("1 − cosine"), [f"{found.distance:.4g}"])
     yield say(
-        "The vector of {size:,} numbers is {pooling}. 0: it points the same way; 1: at a right angle. A trained model "
-        "has never met such changes: they show dependence, not purpose.",
+        "The vector of {size:,} numbers is {pooling}. 0: it points the same way; 1: at a right angle.",
         size=len(found.base),
         pooling=POOLINGS[found.pooling],
     )
-
-
-def _where(departure: Departure) -> Prose:
-    """Where the residual stream parts from the unchanged one."""
-    first = departure.first(MOVED)
-    if first is None:
-        return Prose(SIDES[departure.side], say("residual stream does not move"))
-    at = say("at its input") if first == 0 else say("in layer {first}", first=first - 1)
-    farthest = f"{100 * float(departure.relative[-1].max()):.3g} %"
-    where = say(
-        "residual stream first moves {at}; at its end by up to {farthest} of its length",
-        at=at,
-        farthest=farthest,
-    )
-    return Prose(SIDES[departure.side], where)
 
 
 def _departure_map(departure: Departure) -> Iterator[Block]:

@@ -63,6 +63,7 @@ class HeadSweep(Drawn):
     effects: dict[Side, Tensor]
     ranking: tuple[HeadEffect, ...]
     output: Phrase  # what it is, in words
+    told: Phrase  # what an effect is
     unit: Unit
     top: int  # heads that its page lists
 
@@ -134,7 +135,9 @@ class Stored:
             for head, effect in enumerate(row)
         ]
         ranking = tuple(sorted(listed, key=lambda each: -each.effect))
-        return HeadSweep(base, self._set, effects, ranking, output_of(self._run), unit, top)
+        output = output_of(self._run)
+        told = _told(unit, base, self._set, output)
+        return HeadSweep(base, self._set, effects, ranking, output, told, unit, top)
 
     def _judged(self) -> tuple[Unit, float, Callable[[Tensor], Tensor]]:
         """What the output is judged by, its value, and what changed last hidden states (R, T, D) lose of it: (R,)."""
@@ -185,23 +188,32 @@ class Stored:
 UNITS: dict[Unit, tuple[Phrase, float]] = {"nats": (NATS, 1.0), "1 - cosine": (say("1 − cosine, ‰"), 1000.0)}
 
 
-def _page(found: HeadSweep) -> Page:
-    (title, first), *others = effect_maps(found)
+def _told(unit: Unit, base: float, set: Setting, output: Phrase) -> Phrase:
+    """What an effect is, and is not."""
     done = say("result set to 0")
-    if found.set == "mean":
+    if set == "mean":
         done = say("result replaced by its mean over the tokens")
     what = say(
         "1 minus the cosine between the text's vector and what it is with one head's {done}, "
         "in thousandths: 0 where it points the same way.",
         done=done,
     )
-    if found.unit == "nats":
+    if unit == "nats":
         what = say(
             "Fall of the output's log-probability ({base:.2f} in all) with one head's {done}. "
             "Below 0: more probable without it.",
-            base=found.base,
+            base=base,
             done=done,
         )
+    return say(
+        "{what} The output: {output}. Dependence on this one head, whose work others may take over; not its purpose.",
+        what=what,
+        output=output,
+    )
+
+
+def _page(found: HeadSweep) -> Page:
+    (title, first), *others = effect_maps(found)
     return page(
         title,
         [
@@ -209,12 +221,7 @@ def _page(found: HeadSweep) -> Page:
             *(block for title, matrix in others for block in (Heading(title), matrix)),
             Heading(say("The heads that the output depends on most")),
             ranking(found.heads, found.unit),
-            say(
-                "{what} The output: {output}. Dependence on this one head, whose work others may take "
-                "over; not its purpose.",
-                what=what,
-                output=found.output,
-            ),
+            found.told,
         ],
     )
 
