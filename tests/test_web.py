@@ -62,7 +62,7 @@ FLOORS = (
     {"state", "kit"},
     {"page"},
     {"ask", "first"},
-    {"output", "search", "learn"},
+    {"output", "search", "space", "learn"},
     {"app"},
     {"main.ts"},
 )

@@ -254,3 +254,23 @@ export type Tree = {
 };
 /** Of a translation: how much less probable each token is without each source token, in nats (T, S). */
 export type Alignment = { outcome: Pieces; effect: { effect: Packed } };
+
+/** A row of a table and its cosine, dot product or distance to what was asked about. */
+export type Neighbour = { id: number; piece: string; value: number };
+/** `id` is null of a word that has a vector by its character n-grams alone. */
+export type Neighbours = { id: number | null; piece: string; compared: number; items: Neighbour[] };
+/** The whole of a table: `coordinates` (V, 3), and the group of each row. */
+export type Cloud = {
+  pieces: string[];
+  groups: Packed;
+  landmarks: number[][];
+  axes: { coordinates: Packed };
+};
+export type Ranked = {
+  id: number;
+  piece: string;
+  cosine: number;
+  rank: number;
+  rank_without_inputs: number | null;
+};
+export type Analogy = { answers: Neighbour[]; inputs: [Ranked, Ranked, Ranked] };

@@ -2,7 +2,7 @@ import { isLocale, type Locale } from '../i18n/locale';
 
 export type Theme = 'light' | 'dark';
 /** Views that an address names by one word. */
-const NAMED = ['output', 'search', 'learn'] as const;
+const NAMED = ['output', 'search', 'space', 'learn'] as const;
 export type View = 'first' | 'ask' | (typeof NAMED)[number];
 /** What is looked at: a view of one text in one model. Null and empty are the defaults, which no link names. */
 export type Place = {
