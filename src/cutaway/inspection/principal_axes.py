@@ -5,6 +5,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -140,7 +141,8 @@ def trustworthiness(
         seen = torch.cdist(drawn[block], drawn)
         far[own, block] = seen[own, block] = torch.inf
         close = seen.topk(k, dim=1, largest=False).indices  # the k nearest in the drawing
-        ordered = far.sort(dim=1).values
+        # torch's own sort looks for the order too, at ten times the price
+        ordered = torch.from_numpy(np.sort(far.numpy(), axis=1))
         ranks = torch.searchsorted(ordered, far.gather(1, close)) + 1
         total += float((ranks - k).clamp(min=0).sum())
     return 1.0 - 2.0 * total / (len(chosen) * k * (2 * n - 3 * k - 1))

@@ -265,6 +265,7 @@ export type Cloud = {
   groups: Packed;
   landmarks: number[][];
   axes: { coordinates: Packed };
+  told: Text[];
 };
 export type Ranked = {
   id: number;

@@ -9,13 +9,14 @@ const COLUMNS = 18;
 
 /**
  * The labels of points that fit into a picture, the first ones first; none covers another one. `ids` come in groups,
- * the most important first, and a label knows the place of its group.
+ * the most important first, and a label knows the place of its group. Labels keep off `lines` where they can.
  */
 export function labels(
   seen: Seen,
   pieces: readonly string[],
   ids: readonly (readonly number[])[],
   size: Size,
+  lines: readonly (readonly [Place, Place])[],
 ): Label[] {
   const known = new Set<number>();
   const wanted: { id: number; rank: number; text: string; point: Place }[] = [];
@@ -31,7 +32,7 @@ export function labels(
     wanted.map((each) => each.point),
     wanted.map((each) => textWidth(each.text, TYPE + 1)),
     TYPE,
-    [],
+    lines,
     size.width,
   );
   return wanted.flatMap((each, n) => (places[n] ? [{ ...each, at: places[n]! }] : []));

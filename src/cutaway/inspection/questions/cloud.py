@@ -2,6 +2,7 @@
 
 # Shapes: V rows, D width, G groups.
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,10 +20,10 @@ from cutaway.inspection.terms import left, right
 from cutaway.inspection.vectors import TableName, VectorTable, space_of, table_name
 from cutaway.page.blocks import Page, Point, Remark, Table, page
 from cutaway.page.drawn import Drawn
-from cutaway.words import Text, say
+from cutaway.words import Phrase, Text, say
 
 LANDMARKS = 12  # words that a group is told by
-_FREQUENT = 6  # they are among the first of so many parts of the table
+_FREQUENT = 6  # those of a list of words are among the first of so many parts of it
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,8 +32,8 @@ class Cloud(Drawn):
     `PrincipalAxes`), and in groups of like directions, which are found in the full space (`direction_groups`).
 
     Three directions show a small part of D dimensions: rows far from each other may be drawn side by side. The groups,
-    drawn by colour, tell some of what is lost. `landmarks` are the rows of a group nearest to its centre, among the
-    first sixth of the table: in word lists, and in most vocabularies, the frequent ones.
+    drawn by colour, tell some of what is lost. `landmarks` are the rows of a group nearest to its centre, of a list of
+    words only among its first sixth, the frequent ones.
     """
 
     table: str
@@ -40,6 +41,7 @@ class Cloud(Drawn):
     groups: Tensor  # (V,) int64
     landmarks: tuple[tuple[int, ...], ...]  # G lists of ids, the nearest to the centre first
     axes: PrincipalAxes  # its coordinates are (V, 3)
+    told: tuple[Phrase, ...]  # what the drawing keeps, and what its colours are
 
     def page(self) -> Page:
         return _page(self)
@@ -69,14 +71,38 @@ def cloud(
     vectors = normalize(rows.vectors.detach().cpu().double(), dim=1)
     drawn = pca(vectors, dims=3, k=min(k, (count - 1) // 2), progress=progress)
     found, centres = direction_groups(vectors.float(), groups, progress)
-    frequent = max(LANDMARKS, -(-count // _FREQUENT))
+    frequent = -(-count // _FREQUENT) if isinstance(space, WordVectors) else count
     near = vectors[:frequent].float() @ centres.T
     landmarks: list[tuple[int, ...]] = []
     for group in range(len(centres)):
         own = (found[:frequent] == group).nonzero().flatten()
         order = near[own, group].argsort(descending=True, stable=True)[:LANDMARKS]
         landmarks.append(tuple(own[order].tolist()))
-    return Cloud(rows.name, tuple(map(rows.label, range(count))), found, tuple(landmarks), drawn)
+    pieces = tuple(map(rows.label, range(count)))
+    return Cloud(rows.name, pieces, found, tuple(landmarks), drawn, tuple(_told(drawn)))
+
+
+def _told(drawn: PrincipalAxes) -> Iterator[Phrase]:
+    yield say(
+        "The three directions drawn keep {kept} of the variance; the rest cannot be seen here.",
+        kept=f"{100 * drawn.total_kept:.1f} %",
+    )
+    if drawn.trustworthiness is not None:
+        yield say(
+            "Trustworthiness {trust} (Venna & Kaski 2001; k = {k}, {points:,} points asked): 1 where all that are near "
+            "in the drawing are near in truth, about 0.5 where it is chance. The neighbours that are listed are always "
+            "those of the full space.",
+            trust=f"{drawn.trustworthiness:.3f}",
+            k=drawn.k,
+            points=drawn.trust_points,
+        )
+    yield COLOURS
+
+
+COLOURS = say(
+    "Rows of one colour point in like directions of the full space (spherical k-means): a colour tells what the "
+    "drawing cannot."
+)
 
 
 # Its page.
@@ -106,10 +132,7 @@ def _page(found: Cloud) -> Page:
             plot_of(found.axes, points, groups=legend),
             Remark(part) if every > 1 else None,
             *measures(found.axes),
-            Table([right(say("group")), right(say("rows")), left(say("frequent and near its centre"))], rows),
-            say(
-                "The groups are of like directions in the full space (spherical k-means), so a colour tells what the "
-                "drawing cannot."
-            ),
+            Table([right(say("group")), right(say("rows")), left(say("near its centre"))], rows),
+            COLOURS,
         ],
     )

@@ -17,13 +17,13 @@ const SHADES = 64;
 /** Of a point at the back so much of its colour is left. */
 const FARTHEST = 0.3;
 
-/** The distance from the middle that all but a hundredth of the points (x, y, z one after another) lie within. */
+/** The distance from the middle that all but three in a hundred of the points (x, y, z one after another) lie within. */
 export function radius(points: Float32Array): number {
   const squares = new Float32Array(points.length / 3);
   for (let i = 0, n = 0; i < points.length; i += 3, n++)
     squares[n] = points[i]! ** 2 + points[i + 1]! ** 2 + points[i + 2]! ** 2;
   squares.sort();
-  return Math.sqrt(squares[Math.floor(0.99 * (squares.length - 1))] ?? 0) || 1;
+  return Math.sqrt(squares[Math.floor(0.97 * (squares.length - 1))] ?? 0) || 1;
 }
 
 /** Points (x, y, z one after another) in perspective; x leads to the right and y up, z towards the reader. */
