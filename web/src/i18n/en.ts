@@ -179,7 +179,7 @@ export const en = {
   'space.release': 'Back to all words',
   'space.near': 'The nearest of all {count}, by the cosine in the full space',
   'space.groups': 'Words of one colour point in like directions',
-  'space.groupsHint': 'Found in the full space, named by the frequent words in the middle of each.',
+  'space.groupsHint': 'Found in the full space; each is named by some words near its middle.',
   'space.count': '{count}',
   'space.more': 'All numbers of this',
   'space.plane': 'It and its nearest in a plane',

@@ -83,16 +83,17 @@ def cloud(
 
 
 def _told(drawn: PrincipalAxes) -> Iterator[Phrase]:
+    kept = f"{100 * drawn.total_kept:.1f} %"
     yield say(
-        "The three directions drawn keep {kept} of the variance; the rest cannot be seen here.",
-        kept=f"{100 * drawn.total_kept:.1f} %",
+        "The three directions drawn keep {kept} of the variance; the rest cannot be seen here.", kept=kept
     )
     if drawn.trustworthiness is not None:
+        trust = f"{drawn.trustworthiness:.3f}"
         yield say(
             "Trustworthiness {trust} (Venna & Kaski 2001; k = {k}, {points:,} points asked): 1 where all that are near "
             "in the drawing are near in truth, about 0.5 where it is chance. The neighbours that are listed are always "
             "those of the full space.",
-            trust=f"{drawn.trustworthiness:.3f}",
+            trust=trust,
             k=drawn.k,
             points=drawn.trust_points,
         )
@@ -121,11 +122,8 @@ def _page(found: Cloud) -> Page:
         (str(group), f"{size:,}", words)
         for group, (size, words) in enumerate(zip(sizes, named, strict=True), 1)
     ]
-    part = say(
-        "{shown} of the {n:,} points are drawn, evenly spaced in their order.",
-        shown=f"{len(points):,}",
-        n=count,
-    )
+    shown = f"{len(points):,}"
+    part = say("{shown} of the {n:,} points are drawn, evenly spaced in their order.", shown=shown, n=count)
     return page(
         say("{n:,} rows of {where} as a cloud", n=count, where=table_name(found.table)),
         [

@@ -32,7 +32,7 @@ describe('points in space', () => {
     const { xs, ys, near } = seen(points, 1, FRONT, SIZE);
     expect([xs[0], ys[0], near[0]]).toEqual([100, 50, 0.5]);
     expect(xs[1]).toBe(100);
-    expect(ys[1]).toBeCloseTo(50 - 23, 3);
+    expect(ys[1]).toBeCloseTo(50 - 21.5, 3);
     expect(near[2]).toBe(0.75);
     expect(xs[2]! - 100).toBeGreaterThan(xs[3]! - 100);
   });
@@ -58,7 +58,7 @@ describe('points in space', () => {
     const point = Float32Array.of(0, 0.5, 0);
     const { xs, ys } = seen(point, 1, { ...FRONT, zoom: 2, x: 10, y: -5 }, SIZE);
     expect(xs[0]).toBe(110);
-    expect(ys[0]).toBeCloseTo(45 - 46, 3);
+    expect(ys[0]).toBeCloseTo(45 - 43, 3);
   });
 });
 

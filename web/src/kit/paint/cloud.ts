@@ -32,7 +32,7 @@ export function seen(points: Float32Array, radius: number, view: View, { width, 
   const [xs, ys, near] = [new Float32Array(count), new Float32Array(count), new Float32Array(count)];
   const [sin, cos] = [Math.sin(view.turn), Math.cos(view.turn)];
   const [up, level] = [Math.sin(view.tip), Math.cos(view.tip)];
-  const scale = 0.46 * Math.min(width, height) * view.zoom * EYE;
+  const scale = 0.43 * Math.min(width, height) * view.zoom * EYE;
   const [left, top] = [width / 2 + view.x, height / 2 + view.y];
   for (let n = 0, i = 0; n < count; n++, i += 3) {
     const [x, y, z] = [points[i]! / radius, points[i + 1]! / radius, points[i + 2]! / radius];
