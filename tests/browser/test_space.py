@@ -90,7 +90,7 @@ def test_an_analogy_has_the_ranks_of_an_independent_calculation(open_screen: Ope
         assert word in cells[1] and cells[2].strip() == f"{rank:,}" and cells[3].strip() == "left out"
     # both differences are arrows in the cloud
     assert screen.page.locator(".picture .arrow").count() == 2
-    assert sorted(screen.page.locator(".picture text").all_inner_texts()) == sorted([*asked, "swimming"])
+    assert sorted(screen.page.locator(".picture text").all_text_contents()) == sorted([*asked, "swimming"])
 
 
 def test_the_space_by_keyboard(open_screen: Open):
