@@ -63,7 +63,7 @@ FLOORS = (
     {"page"},
     {"ask", "first"},
     {"number"},
-    {"flow", "output", "heads", "search", "lab", "learn"},
+    {"flow", "output", "heads", "search", "lab", "space", "learn"},
     {"app"},
     {"main.ts"},
 )

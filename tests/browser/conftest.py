@@ -39,6 +39,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 WIDE, PHONE = (1280, 800), (390, 844)
 SECONDS = 20.0
+WORDS = "words-en"
 
 
 def find_browser() -> str | None:
@@ -134,9 +135,9 @@ def built() -> None:
 
 @pytest.fixture(scope="session")
 def server(built: None, browser: Browser, translator: Path) -> Iterator[Server]:
-    """One for all tests of a worker, with all bundled models open, and a tiny one that writes what it does not know as
+    """One for all tests of a worker, with the bundled models open, and a tiny one that writes what it does not know as
     bytes, the last."""
-    running = Server(free_port(), (zoo.TRANSLATOR, zoo.MASKED, zoo.POET, str(translator)))
+    running = Server(free_port(), (zoo.TRANSLATOR, zoo.MASKED, zoo.POET, WORDS, str(translator)))
     running.start()
     yield running
     running.kill()
@@ -168,7 +169,8 @@ class Screen:
     def settle(self) -> "Screen":
         """Until nothing is computed any more and all that moves has come to rest."""
         self.page.wait_for_selector(
-            ".stage, .why, .told, .ask, .flow, .output, .search, .lab", timeout=SECONDS * 1000
+            ".stage, .why, .told, .ask, .flow, .output, .heads, .search, .lab, .space",
+            timeout=SECONDS * 1000,
         )
         assert self.page.evaluate(AT_REST, SECONDS * 1000), "it is still busy"
         return self

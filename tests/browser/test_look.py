@@ -4,7 +4,7 @@ import gzip
 from typing import Any
 
 import pytest
-from tests.browser.conftest import AXE, Open
+from tests.browser.conftest import AXE, WORDS, Open
 
 from cutaway import zoo
 from cutaway.serve.app import UI
@@ -20,6 +20,8 @@ VIEWS = {
     "search": f"#/search?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&node=32",
     "flow": f"#/flow?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&at=4&number=decoder.layers.3.cross_attn.z[0,0,4,5]",
     "lab": f'#/lab?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&preset="strongest"',
+    "space": f'#/?m={WORDS}&token="king"',
+    "vocabulary": f"#/space?m={zoo.TRANSLATOR}",
     "failed": f"#/ask/attention?m={zoo.MASKED}&layer=77",
     "unknown": "#/?m=nobody&hide=x",
 }
@@ -29,7 +31,10 @@ LANGUAGES = {"en": "English", "zh": "中文"}
 
 @pytest.mark.parametrize(
     "view",
-    [pytest.param(each, marks=pytest.mark.slow if each in {"poem", "overview"} else ()) for each in VIEWS],
+    [
+        pytest.param(each, marks=pytest.mark.slow if each in {"poem", "overview", "vocabulary"} else ())
+        for each in VIEWS
+    ],
 )
 def test_access(open_screen: Open, view: str):
     """B40: axe finds nothing, in any view, light and dark, in both languages."""

@@ -14,6 +14,7 @@ from .questions.analogy import analogy as analogy
 from .questions.anatomy import anatomy as anatomy
 from .questions.attention import attention as attention
 from .questions.candidates import candidates as candidates
+from .questions.cloud import cloud as cloud
 from .questions.cover import cover as cover
 from .questions.diff import diff as diff
 from .questions.drift import drift as drift

@@ -377,3 +377,23 @@ export type HeadSheet = {
 };
 /** What the output loses without each head, layers down. */
 export type HeadSweep = { effects: Partial<Record<Side, Packed>>; unit: 'nats' | '1 - cosine' };
+/** A row of a table and its cosine, dot product or distance to what was asked about. */
+export type Neighbour = { id: number; piece: string; value: number };
+/** `id` is null of a word that has a vector by its character n-grams alone. */
+export type Neighbours = { id: number | null; piece: string; compared: number; items: Neighbour[] };
+/** The whole of a table: `coordinates` (V, 3), and the group of each row. */
+export type Cloud = {
+  pieces: string[];
+  groups: Packed;
+  landmarks: number[][];
+  axes: { coordinates: Packed };
+  told: Text[];
+};
+export type Ranked = {
+  id: number;
+  piece: string;
+  cosine: number;
+  rank: number;
+  rank_without_inputs: number | null;
+};
+export type Analogy = { answers: Neighbour[]; inputs: [Ranked, Ranked, Ranked] };

@@ -15,7 +15,7 @@ export function stacked(
   const pixels = new Uint32Array(count * rows * columns);
   let at = 0;
   for (let place = 0; place < count; place++)
-    for (const value of pooled(mapOf(small, place), { rows, columns }).values)
+    for (const value of pooled(mapOf(small, place), { rows, columns }).map.values)
       pixels[at++] = colours[entry(value, 'weight', 1)]!;
   return { pixels, rows, columns };
 }

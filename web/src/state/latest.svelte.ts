@@ -2,7 +2,7 @@ import { Failure } from '../data/client';
 import type { Answer, Progress } from '../data/wire';
 import { askPatiently } from './asking';
 
-export type Wanted = { model: string; text: string; options: Record<string, unknown> };
+export type Wanted = { model: string; text?: string | undefined; options: Record<string, unknown> };
 const KEPT = 64;
 let askers = 0;
 

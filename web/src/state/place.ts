@@ -2,7 +2,7 @@ import { isLocale, type Locale } from '../i18n/locale';
 
 export type Theme = 'light' | 'dark';
 /** Views that an address names by one word. */
-const NAMED = ['flow', 'output', 'heads', 'search', 'lab', 'learn'] as const;
+const NAMED = ['flow', 'output', 'heads', 'search', 'lab', 'space', 'learn'] as const;
 export type View = 'first' | 'ask' | (typeof NAMED)[number];
 /** One number of a run: of which value, and where in it. */
 export type Numbered = { name: string; index: number[] };
