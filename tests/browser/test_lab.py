@@ -161,7 +161,13 @@ def test_the_lab_of_every_family(open_screen: Open):
     screen.settle()
     assert "no experts" in page.locator("[data-change='1'] [role=alert]").inner_text()
     screen.forgive("status of 400")
-    page.keyboard.press("Escape")
     page.get_by_role("switch").last.click()
     screen.settle()
     shows(screen, diff(verse, [{"op": "scale"}]))
+    # the list is there again for who comes back
+    there = screen.hash
+    for keys in ("gf", "gx"):
+        for key in keys:
+            page.keyboard.press(key)
+    assert screen.hash == there
+    screen.settle()

@@ -300,7 +300,7 @@ export const en = {
   'lab.layer': 'layer',
   'lab.head': 'head',
   'lab.nats': 'effect, nats',
-  'lab.cosine': 'effect, 1 − cosine',
+  'lab.cosine': 'effect, 1 − cosine, ‰',
   'lab.switchOff': 'switch off',
   'lab.switchOffHead': 'Switch off {head}',
   'lab.isOff': 'off',

@@ -298,7 +298,7 @@ export const zh: Record<keyof typeof en, string> = {
   'lab.layer': '层',
   'lab.head': '头',
   'lab.nats': '影响（奈特）',
-  'lab.cosine': '影响（1 − 余弦）',
+  'lab.cosine': '影响（1 − 余弦，‰）',
   'lab.switchOff': '关掉',
   'lab.switchOffHead': '关掉{head}',
   'lab.isOff': '已关',
