@@ -167,7 +167,9 @@ class Screen:
 
     def settle(self) -> "Screen":
         """Until nothing is computed any more and all that moves has come to rest."""
-        self.page.wait_for_selector(".stage, .why, .told, .ask, .output, .search", timeout=SECONDS * 1000)
+        self.page.wait_for_selector(
+            ".stage, .why, .told, .ask, .output, .heads, .search", timeout=SECONDS * 1000
+        )
         assert self.page.evaluate(AT_REST, SECONDS * 1000), "it is still busy"
         return self
 
