@@ -17,6 +17,7 @@ VIEWS = {
     "overview": f"#/ask/overview?m={zoo.MASKED}",
     "attention": f"#/ask/attention?m={zoo.MASKED}&layer=0&head=0",
     "output": f'#/output?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&at=4&top_k=5&force=3382&against="▁on"',
+    "heads": f'#/heads?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&layer=3&head=0&q=4&pins=["encoder.1.2"]',
     "search": f"#/search?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&node=32",
     "flow": f"#/flow?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&at=4&number=decoder.layers.3.cross_attn.z[0,0,4,5]",
     "lab": f'#/lab?m={zoo.TRANSLATOR}&text=她的妹妹在北京工作。&preset="strongest"',

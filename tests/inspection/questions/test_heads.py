@@ -84,7 +84,7 @@ def test_its_page(cutaway: command.Run, translator: Path) -> None:
     scores = result(cutaway, *asked)["measures"]
     assert [each["name"] for each in scores][:2] == ["entropy", "first"]
     text = shown(cutaway, *asked)
-    assert text.startswith("Every head of encoder self-attention\n") and "neighbours" not in text
+    assert text.startswith("Every head of encoder self-attention\n") and "queries and" not in text
     greatest = max(max(row) for row in scores[0]["values"])
     assert f"{greatest:.2f}" in next(line for line in text.splitlines() if line.startswith("entropy"))
     pooled = shown(cutaway, *asked, "--most", "2")

@@ -127,8 +127,8 @@ export function tiled(
   if (map) {
     const longest = Math.max(map.rows, map.columns);
     const each = side / longest;
-    // whole pixels a cell, where there is more than one for each
-    const unit = each >= 2 ? Math.floor(each) : each;
+    // whole pixels a cell, where that costs little room
+    const unit = each >= 4 ? Math.floor(each) : each;
     [across, down] = [Math.max(2, Math.round(unit * map.columns)), Math.max(2, Math.round(unit * map.rows))];
   }
   return {

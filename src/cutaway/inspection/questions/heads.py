@@ -75,7 +75,7 @@ def heads(
         int,
         Option(
             say(
-                "Rows and columns of a small map at most; a longer text shows the greatest weight of neighbours."
+                "Rows and columns of a small map at most; in a longer text a cell is the greatest weight of several."
             ),
             at_least=1,
         ),
