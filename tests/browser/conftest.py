@@ -39,7 +39,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 WIDE, PHONE = (1280, 800), (390, 844)
 SECONDS = 20.0
-WORDS = "words-en"
+WORDS, WORDS_ZH = "words-en", "words-zh"
 
 
 def find_browser() -> str | None:
@@ -137,7 +137,7 @@ def built() -> None:
 def server(built: None, browser: Browser, translator: Path) -> Iterator[Server]:
     """One for all tests of a worker, with the bundled models open, and a tiny one that writes what it does not know as
     bytes, the last."""
-    running = Server(free_port(), (zoo.TRANSLATOR, zoo.MASKED, zoo.POET, WORDS, str(translator)))
+    running = Server(free_port(), (zoo.TRANSLATOR, zoo.MASKED, zoo.POET, WORDS, WORDS_ZH, str(translator)))
     running.start()
     yield running
     running.kill()

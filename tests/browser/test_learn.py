@@ -4,13 +4,15 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.conftest import Open, Server, opened_model
+from tests.browser.conftest import WORDS, WORDS_ZH, Open, Server, opened_model
 
 from cutaway import zoo
-from cutaway.inspection.questions.cover import cover
+from cutaway.checkpoint.word_vectors import load_vectors
+from cutaway.inspection import analogy, cloud, cover, drift, neighbours, pair, run
 from cutaway.serve.app import UI
 
 SENTENCE = "她的妹妹在北京工作。"
+BANKS = ("I put the money in the bank.", "We sat on the bank of the river.")
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -66,11 +68,51 @@ def test_what_the_tour_says_of_the_model_is_true():
     assert "Beijing" not in [unit.text for unit in without.target]
 
 
+def test_the_space_of_meaning_is_gone_through(open_screen: Open):
+    screen = open_screen(lang="zh", go=False)
+    screen.page.goto(f"{screen.server.address}#/learn")
+    screen.page.locator(".learn li a").last.click()
+    guide = screen.page.locator(".guide")
+    steps = int(guide.locator("progress").get_attribute("max") or 0)
+    for step in range(1, steps + 1):
+        expect(screen.page.locator("main [data-pointed]").first).to_be_visible()
+        assert f"tour=meaning.{step}" in screen.hash
+        if 'token="king"' in screen.hash and guide.locator(".attempt").count():
+            screen.page.locator("[data-pointed] a", has_text="queen").click()
+            expect(guide.locator(".attempt.done")).to_be_visible()
+        if step < steps:
+            guide.locator(".next").click()
+
+
+def test_what_the_tour_says_of_word_vectors_is_true():
+    """Ids, neighbours, sums of words, and that one word parts in two sentences."""
+    en, zh = (load_vectors(zoo.find(name)) for name in (WORDS, WORDS_ZH))
+    assert tuple(en.vectors.shape) == (18_000, 100)
+    assert en.words.words[144:147] == ["get", "king", "found"] and en.words.counts[144] > en.words.counts[145]
+    near = neighbours(en, "king").items
+    assert [each.piece for each in near[:3]] == ["queen", "prince", "sultan"]
+    assert neighbours(en, "good").items[0].piece == "bad"
+    drawn = cloud(en).axes
+    assert 0.115 < drawn.total_kept < 0.135
+    king = analogy(en, "king", "man", "woman", expected="queen")
+    assert king.answers[0].piece == "queen" and king.expected is not None and king.expected.rank == 1
+    husband = analogy(zh, "丈夫", "男人", "女人", expected="妻子")
+    assert husband.answers[0].piece == "妻子" and husband.expected is not None
+    assert husband.inputs[0].rank == 1 and husband.expected.rank == 2
+    assert [each.piece for each in analogy(zh, "国王", "男人", "女人").answers[:2]] == ["新罗", "高丽"]
+    assert pair(en, "king", "throne").outputs[0].label == 1
+    loaded = opened_model(zoo.TRANSLATOR)
+    money, river = (run(loaded, text) for text in BANKS)
+    cosines = drift(money, river, "bank").cosines
+    assert float(cosines[0]) == pytest.approx(1) and float(cosines[-1]) < 0.8
+
+
 def test_a_tour_whose_model_is_not_there_says_so(open_screen: Open, own_server: Server):
     own_server.start()
     screen = open_screen(on=own_server, go=False)
     screen.page.goto(f"{own_server.address}#/learn")
-    expect(screen.page.locator(".learn li")).to_contain_text(zoo.TRANSLATOR)
+    expect(screen.page.locator(".learn li").first).to_contain_text(zoo.TRANSLATOR)
+    expect(screen.page.locator(".learn li").last).to_contain_text(WORDS)
     assert screen.page.locator(".learn li a").count() == 0
 
 

@@ -22,8 +22,8 @@ def bundled() -> list[Path]:
 
 
 def examples(name: str) -> list[dict[str, object]]:
-    """Texts to try a bundled model on, the best first, each with options of the question `cover`: `text`, `options`.
-    None for a model that is not bundled."""
+    """Texts to try a bundled model on, the best first, each with options of the question `cover`, or words of bundled
+    vectors, each with those of `analogy`: `text`, `options`. None for a model that is not bundled."""
     file = _HERE / name / "examples.json"
     if name not in (folder.name for folder in bundled()) or not file.is_file():
         return []

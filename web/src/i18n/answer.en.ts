@@ -108,4 +108,8 @@ export const en = {
   broken: 'The server sent no whole answer; try again, and if it stays, report it with the details.',
   noPage: 'The server sent an answer without a page; ask again.',
   details: 'Details',
+  // A word of two meanings, in a sentence of each.
+  twoText: 'I put the money in the bank.',
+  twoOther: 'We sat on the bank of the river.',
+  twoWord: 'bank',
 };

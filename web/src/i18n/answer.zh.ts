@@ -106,4 +106,7 @@ export const zh: Record<keyof typeof en, string> = {
   broken: '服务器没有发来完整的答案；请再试一次，若仍如此，请附上详情反馈。',
   noPage: '服务器的答案里没有页面；请重新提问。',
   details: '详情',
+  twoText: '这个苹果很甜。',
+  twoOther: '苹果发布了新手机。',
+  twoWord: '苹果',
 };

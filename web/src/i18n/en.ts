@@ -326,7 +326,7 @@ export const en = {
   'space.near': 'The nearest of all {count}, by the cosine in the full space',
   'space.groups': 'Words of one colour point in like directions',
   'space.groupsHint': 'Found in the full space; each is named by some words near its middle.',
-  'space.count': '{count}',
+  'space.count': '{count} words',
   'space.more': 'All numbers of this',
   'space.plane': 'It and its nearest in a plane',
   'space.sum': 'Arithmetic with words',

@@ -322,7 +322,7 @@ export const zh: Record<keyof typeof en, string> = {
   'space.near': '在全部 {count} 个中离它最近的，按完整空间里的余弦',
   'space.groups': '同一种颜色的词，方向相近',
   'space.groupsHint': '分组在完整空间里进行；每组举几个靠近中心的词。',
-  'space.count': '{count} 个',
+  'space.count': '{count} 个词',
   'space.more': '这里的全部数值',
   'space.plane': '它和最近的词，画在平面上',
   'space.sum': '词的算术',

@@ -3,7 +3,7 @@ import { tour, type Tour } from './tour';
 
 const FILES = import.meta.glob<string>('./tours/*.md', { query: '?raw', import: 'default' });
 /** The names of all tours, each two files in `tours/`: NAME.en.md and NAME.zh.md. */
-export const TOURS = ['sentence', 'hand'];
+export const TOURS = ['sentence', 'hand', 'meaning'];
 
 /** A tour in a reader's language; null where there is none of that name. */
 export async function openTour(name: string, locale: Locale): Promise<Tour | null> {

@@ -1,15 +1,11 @@
 import type { ModelInfo } from '../data/wire';
+import { t } from '../i18n/answer';
+import type { Locale } from '../i18n/locale';
 
 /** A word as a place names it: by its spelling, or by its id. */
 export type Token = string | number;
 export type Trio = { a: Token; b: Token; c: Token };
 export type Two = { text: string; other: string; word: string };
-
-/** Words of two meanings, each in a sentence of either. */
-const TWO: Record<'en' | 'zh', Two> = {
-  en: { text: 'I put the money in the bank.', other: 'We sat on the bank of the river.', word: 'bank' },
-  zh: { text: '这个苹果很甜。', other: '苹果发布了新手机。', word: '苹果' },
-};
 
 export function token(value: unknown): Token | null {
   return (typeof value === 'string' && value.trim() !== '') || Number.isInteger(value)
@@ -31,7 +27,8 @@ export function two(options: Record<string, unknown>, text: string | null): Two 
     : null;
 }
 
-/** Two sentences to begin with, in a language that the model reads. */
-export function firstTwo(first: ModelInfo['examples'][number] | undefined, lang: 'en' | 'zh'): Two {
-  return TWO[first ? (/\p{Script=Han}/u.test(first.text) ? 'zh' : 'en') : lang];
+/** Two sentences to begin with, in a language that the model reads: that of its first example. */
+export function firstTwo(first: ModelInfo['examples'][number] | undefined, lang: Locale): Two {
+  const read: Locale = first ? (/\p{Script=Han}/u.test(first.text) ? 'zh' : 'en') : lang;
+  return { text: t(read, 'twoText'), other: t(read, 'twoOther'), word: t(read, 'twoWord') };
 }
