@@ -12,7 +12,7 @@ from tests.command import Run as Command
 
 from cutaway import CutawayError, find, load
 from cutaway.inspection.arithmetic.explanation import Arithmetic
-from cutaway.inspection.questions.flow import Flow, Stage, flow
+from cutaway.inspection.questions.flow import Flow, Joint, Part, Stage, flow
 from cutaway.inspection.runs import Run, run
 from cutaway.tap import TAPS, Trace
 from cutaway.words import Text
@@ -159,7 +159,7 @@ def test_each_model_is_wired_as_it_is(run_of: RunOf) -> None:
     assert names(heads, "attention")[2:7] == ["q_proj", "q", "k_proj", "k", "v"]
 
 
-def joints(found: Flow) -> dict[str, list[str]]:
+def joints(found: Flow) -> dict[Part, list[Joint]]:
     """Of each part how the values of the stream come about, in their order."""
     return {
         told.part: [each.joint for each in found.stages if each.part == told.part and each.joint]
