@@ -82,6 +82,7 @@ describe('shares', () => {
       { at: null, share: 0.003 },
       { at: 3, share: 0.4 },
     ]);
+    expect(segments(Array(500).fill(0.002))).toHaveLength(500);
   });
 
   it('are told from the greatest', () => {

@@ -76,8 +76,9 @@ export function greatest(values: ArrayLike<number>, count: number): number[] {
     .slice(0, count);
 }
 
-/** Shares in their order; what is less than `least` is put together with its neighbours. */
-export function segments(values: ArrayLike<number>, least = 0.004): { at: number | null; share: number }[] {
+/** Shares in their order; those that are too small to be seen are put together with their neighbours. */
+export function segments(values: ArrayLike<number>): { at: number | null; share: number }[] {
+  const least = Math.min(0.004, 0.5 / values.length);
   const found: { at: number | null; share: number }[] = [];
   for (let at = 0; at < values.length; at++) {
     const share = values[at]!;
