@@ -1,6 +1,5 @@
 """The first screen: what a model read and wrote, where it looked, and what happens when a word is covered."""
 
-import json
 import re
 
 import pytest
@@ -160,15 +159,9 @@ def test_chips_lead_to_questions_about_what_is_shown(open_screen: Open):
     chips = {each.inner_text(): each.get_attribute("href") for each in screen.page.locator(".chips a").all()}
     assert chips["关于这句话的全部问题"] == "#/ask"
     assert chips["关掉一个头"] == "#/lab?preset=%22strongest%22"
-    asked = open_screen(
-        "#" + (chips["这样一个权重怎么算出来？"] or "").removeprefix("#"), lang="zh", go=False
-    )
-    name, index = re.findall(r"name=([^&]+)&index=(.*)", chips["这样一个权重怎么算出来？"] or "")[0]
-    assert (
-        json.loads(asked.page.evaluate("decodeURIComponent", name)) == "decoder.layers.3.cross_attn.pattern"
-    )
     # ▁Be is written by the position that read ▁in: row 4; 北 is source token 4.
-    assert json.loads(index) == [0, 0, 4, 4]
+    weight = chips["这样一个权重怎么算出来？"] or ""
+    assert weight == "#/flow?at=4&number=decoder.layers.3.cross_attn.pattern[0,0,4,4]"
 
     screen.page.get_by_role("button", name="遮住 北").click()
     screen.settle()
@@ -184,14 +177,13 @@ def test_each_chip_leads_to_an_answer(open_screen: Open, model: str):
     screen = open_screen(place(model, example(model)[0]))
     screen.page.locator("[data-target]:not(.control)").last.click()
     links = [each.get_attribute("href") or "" for each in screen.page.locator(".chips a").all()]
-    why, everything, *questions = links
-    assert everything.startswith("#/ask?") and len(questions) == 2
+    why, everything, weight, sweep = links
+    assert everything.startswith("#/ask?")
     assert screen.go(why).page.locator("[data-candidate].written").count() == 1
-    for link in questions:
-        answer = screen.go(link).page.locator(".answer article")
-        expect(answer).to_be_visible()
-        assert ("pattern" in answer.inner_text()) or "explain" not in link
-        assert screen.page.locator(".wrong").count() == 0
+    expect(screen.go(weight).page.locator("[data-explained*='.pattern[']")).to_be_visible()
+    expect(screen.page.locator("[data-agrees=true]")).to_be_visible()
+    expect(screen.go(sweep).page.locator(".answer article")).to_be_visible()
+    assert screen.page.locator(".wrong").count() == 0
 
 
 def test_the_old_answer_stays_dimmed_until_the_new_one_is_there(open_screen: Open):

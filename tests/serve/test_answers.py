@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+import torch
 from tests.serve.conftest import Serving, started
 
 from cutaway.inspection.answers import Answer, Session, plain
@@ -274,6 +275,12 @@ def test_whole_numbers_travel_exactly(values: np.ndarray, kind: str):
     if np.array_equal(values, np.trunc(values)):
         sent = np.frombuffer(base64.b64decode(str(packed[kind])), {"f16": "<f2", "f32": "<f4"}[kind])
         assert np.array_equal(sent, values)
+
+
+def test_what_is_held_in_float64_travels_with_every_digit():
+    tensor = torch.tensor([1 / 3], dtype=torch.float64)
+    assert Packer().tensor(tensor).keys() == {"shape", "f32"}
+    assert Packer().tensor(tensor.float()).keys() == {"shape", "f16"}
 
 
 def test_a_file_of_a_model_of_any_name(masked: Path, tmp_path: Path):

@@ -58,6 +58,24 @@ def test_a_place_is_named_by_its_head_and_tokens(cutaway: Run, translator: Path)
     )
 
 
+def test_places_of_a_line_are_named(translator: Path) -> None:
+    """Keys by what they stand for, of the vocabulary the greatest words and the one that is asked about."""
+    run = prepare(load(translator), TEXT)
+    assert run.source is not None and run.target is not None
+    [softmax] = explain(run, "decoder.layers.1.cross_attn.pattern", (0, 0, 2, 1)).operands
+    assert softmax.labels == dict(enumerate(run.source.pieces))
+    weights, values = explain(run, "decoder.layers.1.self_attn.z", (0, 0, 2, 1)).operands
+    assert weights.labels == values.labels == dict(enumerate(run.target.pieces))
+    [logits] = explain(run, "probabilities", (0, 0, 7)).operands
+    best = logits.values.topk(12).indices.tolist()
+    assert list(logits.labels) == list(dict.fromkeys([7, *best]))
+    assert logits.labels[7] == load(translator).require_tokenizer().readable(7)
+    # a key is a line of coordinates
+    assert all(
+        not each.labels for each in explain(run, "decoder.layers.1.self_attn.q", (0, 0, 2, 1)).operands
+    )
+
+
 def test_all_of_a_short_line_is_shown_and_of_a_long_one_how_long_it_is(cutaway: Run, poet: Path) -> None:
     number = ("--name", "decoder.layers.0.mlp.out", "--index", "0,1,3")
     operands = result(cutaway, "explain", TEXT, "-m", poet, *number)["operands"]

@@ -12,7 +12,7 @@ from tests.command import Run as Command
 
 from cutaway import CutawayError, find, load
 from cutaway.inspection.arithmetic.explanation import Arithmetic
-from cutaway.inspection.questions.flow import Flow, Stage, flow
+from cutaway.inspection.questions.flow import Flow, Joint, Part, Stage, flow
 from cutaway.inspection.runs import Run, run
 from cutaway.tap import TAPS, Trace
 from cutaway.words import Text
@@ -157,6 +157,48 @@ def test_each_model_is_wired_as_it_is(run_of: RunOf) -> None:
     assert names(flow(run_of("no head")), "output") == ["normed"]
     heads = flow(run_of("Llama", qk_norm=True), layer=1, at=2)
     assert names(heads, "attention")[2:7] == ["q_proj", "q", "k_proj", "k", "v"]
+
+
+def joints(found: Flow) -> dict[Part, list[Joint]]:
+    """Of each part how the values of the stream come about, in their order."""
+    return {
+        told.part: [each.joint for each in found.stages if each.part == told.part and each.joint]
+        for told in found.parts
+    }
+
+
+def test_the_stream_is_told_from_what_branches_off(run_of: RunOf) -> None:
+    pre = joints(flow(run_of("pre-norm pair"), layer=1))
+    assert pre == {
+        "embedding": ["added"], "attention": ["as it is", "added"], "cross": ["added"], "ffn": ["added"],
+        "output": ["normalised"],
+    }  # fmt: skip
+    post = joints(flow(run_of("post-norm pair"), layer=0))
+    assert post["attention"] == post["cross"] == post["ffn"] == ["added", "normalised"]
+    assert post["output"] == ["as it is"]
+    assert joints(flow(run_of("BERT")))["embedding"] == ["added", "normalised"]
+    assert joints(flow(run_of("Llama")))["embedding"] == ["as it is"]
+    assert joints(flow(run_of("Gemma 2")))["ffn"] == ["added"]
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_what_is_read_and_written(run_of: RunOf, structure: str) -> None:
+    read = run_of(structure)
+    found = flow(read, at=1)
+    stacks = {"encoder": read.source, "decoder": read.target}
+    assert found.tokens == {name: tuple(each.pieces) for name, each in stacks.items() if each is not None}
+    assert found.outcome == tuple(read.outcome.pieces) and found.piece == found.tokens[found.side][1]
+    assert [told.part for told in found.parts] == list(dict.fromkeys(each.part for each in found.stages))
+    for stage in found.stages:
+        assert (stage.total is None) == (
+            not stage.name.endswith(("pattern", "probabilities", "expert_weight"))
+        )
+        if stage.total is not None and not stage.name.endswith("weight"):
+            assert stage.total == pytest.approx(1, abs=1e-5)
+        assert len(stage.words) == (len(stage.columns) if stage.dims[-1] == "V" else 0)
+        if stage.words:
+            whole = read.forward()[0][1]
+            assert whole[list(stage.words)].argmax() == 0
 
 
 @pytest.mark.parametrize("structure", ["Llama", "post-norm pair"])

@@ -66,6 +66,7 @@ describe('a part', () => {
 describe('a stage', () => {
   it('is drawn by what its numbers are', () => {
     expect(look(stage('ids', 'B T', [0, 0]))).toBe('id');
+    expect(look(stage('m.expert_index', 'B T A', [0, 0, 0], { columns: ['3'] }))).toBe('chosen');
     expect(look(stage('q', 'B T D', [0, 0, 0]))).toBe('strip');
     expect(look(stage('s', 'B H T S', [0, 0, 0, 0], { columns: ['a'] }))).toBe('cells');
     expect(look(stage('p', 'B H T S', [0, 0, 0, 0], { columns: ['a'], total: 1 }))).toBe('shares');
@@ -81,6 +82,7 @@ describe('shares', () => {
       { at: null, share: 0.003 },
       { at: 3, share: 0.4 },
     ]);
+    expect(segments(Array(500).fill(0.002))).toHaveLength(500);
   });
 
   it('are told from the greatest', () => {

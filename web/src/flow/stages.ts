@@ -37,8 +37,8 @@ export function shortName(stage: Stage): string {
   return stage.dims[0] === 'V' ? 'E[id]' : stage.name.slice(stage.name.lastIndexOf('.') + 1);
 }
 
-/** How a stage is drawn: one whole number, a line of colours, a cell for each of a few tokens or words, or shares. */
-export type Look = 'id' | 'strip' | 'cells' | 'shares';
+/** How a stage is drawn: one whole number, the names of what was chosen, a line of colours, a cell for each of a few tokens or words, or shares. */
+export type Look = 'id' | 'chosen' | 'strip' | 'cells' | 'shares';
 
 /** So many tokens have a cell each; of more only the greatest have. */
 export const CELLS = 24;
@@ -46,6 +46,7 @@ export const CELLS = 24;
 export function look(stage: Stage): Look {
   if (stage.dims.at(-1) === 'T') return 'id';
   if (stage.total !== null) return 'shares';
+  if (stage.dims.at(-1) === 'A') return 'chosen';
   return stage.columns.length > 0 ? 'cells' : 'strip';
 }
 
@@ -55,7 +56,7 @@ export function look(stage: Stage): Look {
  */
 export function spans(stages: Stage[]): number[] {
   const found = stages.map((stage, n): number =>
-    look(stage) === 'cells' || look(stage) === 'shares' || (n === 0 && shortName(stage) === 'normed') ? 6 : 0,
+    ['cells', 'shares'].includes(look(stage)) || (n === 0 && shortName(stage) === 'normed') ? 6 : 0,
   );
   for (let n = 0; n < found.length; n++) {
     if (found[n]) continue;
@@ -75,8 +76,9 @@ export function greatest(values: ArrayLike<number>, count: number): number[] {
     .slice(0, count);
 }
 
-/** Shares in their order; what is less than `least` is put together with its neighbours. */
-export function segments(values: ArrayLike<number>, least = 0.004): { at: number | null; share: number }[] {
+/** Shares in their order; those that are too small to be seen are put together with their neighbours. */
+export function segments(values: ArrayLike<number>): { at: number | null; share: number }[] {
+  const least = Math.min(0.004, 0.5 / values.length);
   const found: { at: number | null; share: number }[] = [];
   for (let at = 0; at < values.length; at++) {
     const share = values[at]!;

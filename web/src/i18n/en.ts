@@ -154,6 +154,7 @@ export const en = {
   'output.continues': 'The text, and how the model goes on',
   'output.fills': 'The text that the model reads',
   'output.at': 'What might be written in the place of',
+  'output.computed': 'How is it computed?',
   'output.rank': 'rank {rank}',
   'output.rankHead': 'rank',
   'output.candidates': 'Tokens that might stand here',

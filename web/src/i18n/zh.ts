@@ -154,6 +154,7 @@ export const zh: Record<keyof typeof en, string> = {
   'output.continues': '原文，以及模型如何续写',
   'output.fills': '模型读到的文字',
   'output.at': '这里还可能写什么；现在是',
+  'output.computed': '它是怎样算出来的？',
   'output.rank': '第 {rank} 名',
   'output.rankHead': '名次',
   'output.candidates': '这里可能出现的词元',
