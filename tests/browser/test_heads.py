@@ -1,5 +1,7 @@
 """All heads of a side and one of them step by step: what the page shows is what the library says."""
 
+from typing import Any
+
 import pytest
 import torch
 from tests.browser.conftest import Open, Screen, opened_model
@@ -47,12 +49,13 @@ def test_maps_of_every_side_are_the_patterns(open_screen: Open):
     what is hidden."""
     read = run(opened_model(zoo.TRANSLATOR), SENTENCE)
     screen = open_screen(f"#/heads?m={zoo.TRANSLATOR}&text={SENTENCE}")
-    for name, side in (("Cross", "cross"), ("Encoder", "encoder"), ("Decoder", "decoder")):
+    tabs: list[tuple[str, Side]] = [("Cross", "cross"), ("Encoder", "encoder"), ("Decoder", "decoder")]
+    for name, side in tabs:
         screen.page.get_by_role("button", name=name, exact=True).click()
         screen.settle()
         layer, head = sharpest(read, side)
         assert f"{name} · layer {layer} · head {head}" in screen.page.locator(".detail h2").inner_text()
-        for stage in STAGES if side == "decoder" else ("pattern",):
+        for stage in STAGES if side == "decoder" else STAGES[-1:]:
             screen.page.locator(f".stages input[value={stage}]").check(force=True)
             screen.settle()
             found, expected = shown_map(screen), patterns(read, side, layer, head, stage).values[0, 0]
@@ -74,11 +77,12 @@ def test_maps_of_every_side_are_the_patterns(open_screen: Open):
 def test_measures_are_those_of_the_library(open_screen: Open):
     screen = open_screen(go=False)
     screen.go(f"#/ask?m={zoo.MASKED}")
-    for model, text, options in (
+    asked: list[tuple[str, str, dict[str, Any]]] = [
         (zoo.TRANSLATOR, SENTENCE, {}),
         (zoo.MASKED, "The king sat on the throne.", {}),
         (zoo.POET, "明月松间照", {"max_new_tokens": 8}),
-    ):
+    ]
+    for model, text, options in asked:
         read = run(opened_model(model), text, **options)
         side = sides(read.model)[-1]
         scores = attention(read, side=side).scores
