@@ -13,6 +13,7 @@ from cutaway.inspection.direction_groups import direction_groups
 from cutaway.inspection.questions.cloud import LANDMARKS, cloud
 from cutaway.inspection.questions.neighbours import neighbours
 from cutaway.inspection.vectors import VectorTable
+from cutaway.page.blocks import Table
 from cutaway.words import say
 
 # What it is asked again with in every way: the model, the text, the options (tests/inspection/test_answers.py).
@@ -98,5 +99,5 @@ def test_its_progress_can_be_heard_and_ends_it() -> None:
 def test_its_page_names_the_groups() -> None:
     found = cloud(first_words(load_vectors(find("words-zh")), 2000))
     page = found.page()
-    [table] = [block for block in page.blocks if type(block).__name__ == "Table"]
+    [table] = [block for block in page.blocks if isinstance(block, Table)]
     assert len(table.rows) == 5 and "2,000" in str(page.title)
