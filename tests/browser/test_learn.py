@@ -4,11 +4,11 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.conftest import WORDS, WORDS_ZH, Open, Server, opened_model
+from tests.browser.conftest import ROOT, WORDS, WORDS_ZH, Open, Server, opened_model
 
 from cutaway import zoo
 from cutaway.checkpoint.word_vectors import load_vectors
-from cutaway.inspection import analogy, cloud, cover, drift, neighbours, pair, run
+from cutaway.inspection import analogy, cloud, cover, diff, drift, neighbours, pair, run
 from cutaway.serve.app import UI
 
 SENTENCE = "她的妹妹在北京工作。"
@@ -82,6 +82,49 @@ def test_the_space_of_meaning_is_gone_through(open_screen: Open):
             expect(guide.locator(".attempt.done")).to_be_visible()
         if step < steps:
             guide.locator(".next").click()
+
+
+def test_an_attention_head_is_worked_out_by_hand(open_screen: Open):
+    screen = open_screen(lang="zh", go=False)
+    screen.page.goto(f"{screen.server.address}#/learn")
+    screen.page.locator(".learn li a").nth(1).click()
+    guide = screen.page.locator(".guide")
+    steps = int(guide.locator("progress").get_attribute("max") or 0)
+    for step in range(1, steps + 1):
+        expect(screen.page.locator("main [data-pointed], .number [data-pointed]").first).to_be_visible()
+        assert f"tour=hand.{step}" in screen.hash
+        if guide.locator(".attempt").count():
+            expect(guide.locator(".attempt.done")).to_have_count(0)
+            screen.page.locator("[data-pointed] [data-cell='4']").last.click()
+            expect(guide.locator(".attempt.done")).to_be_visible()
+        if step < steps:
+            guide.locator(".next").click()
+
+
+def test_what_the_tour_by_hand_works_out_is_true():
+    """Each number of its text, and that the head alone decides nothing."""
+    told = (ROOT / "web/src/learn/tours/hand.en.md").read_text("utf-8")
+    loaded = opened_model(zoo.TRANSLATOR)
+    looked = run(loaded, SENTENCE)
+    assert looked.source is not None and looked.target is not None
+    assert (looked.source.pieces[4:6], looked.target.pieces[2:5:2]) == (["北", "京"], ["▁sister", "▁in"])
+    attention = "decoder.layers.3.cross_attn"
+    seen = looked.seen(
+        {f"{attention}.{name}": lambda x: x[0, 0, 4] for name in ("scores", "scaled", "pattern")}
+    )
+    scores, scaled, weights = (
+        seen[f"{attention}.{name}"].double() for name in ("scores", "scaled", "pattern")
+    )
+    powers = scaled.exp()
+    numbers = [*scores[[5, 4, 1]].tolist(), float(scaled[5]), float(weights[5])]
+    shown = [f"{each:.2f}".replace("-", "−") for each in numbers]
+    assert shown == ["41.50", "17.14", "−15.91", "5.19", "0.93"]
+    assert all(f"**{each}**" in told for each in shown)
+    whole = [f"{float(each):.0f}" for each in (powers[5], powers.sum())]
+    assert whole == ["179", "193"] and "179 / 193" in told and f"{float(powers[4]):.1f}" == "8.5"
+    off = [{"op": "head", "side": "cross", "layer": 3, "head": 0, "set": "zero"}]
+    found = diff(looked, off)
+    assert found.base is not None and found.changed is not None and found.base.text == found.changed.text
 
 
 def test_what_the_tour_says_of_word_vectors_is_true():
