@@ -169,7 +169,7 @@ def flow(
     which = one_of(say("head"), 0 if head is None else head, run.model.config.n_heads)
     way = _Way(run, stack, where, place, which)
     side, piece = stack_name(stack.name), stack.tokens.pieces[where]
-    parts = dict.fromkeys(each.part for each in way.named)
+    parts: dict[Part, None] = dict.fromkeys(each.part for each in way.named)
     return Flow(
         side=side,
         position=where,
