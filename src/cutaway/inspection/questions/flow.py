@@ -169,7 +169,7 @@ def flow(
     which = one_of(say("head"), 0 if head is None else head, run.model.config.n_heads)
     way = _Way(run, stack, where, place, which)
     side, piece = stack_name(stack.name), stack.tokens.pieces[where]
-    parts = dict.fromkeys(each.part for each in way.named)
+    parts: dict[Part, None] = dict.fromkeys(each.part for each in way.named)
     return Flow(
         side=side,
         position=where,
@@ -422,32 +422,8 @@ class _Way:
         )
 
 
-def _suggestions(found: Flow) -> Iterator[Suggestion]:
-    last = found.stages[-1]
-    about = say("the whole way back of one number, down to the token's id")
-    yield Suggestion(about, "explain", {"name": last.name, "index": list(last.index), "chain": True})
-    where = f"{found.layer}.{found.head}"
-    for part, side in (("attention", found.side), ("cross", "cross")):
-        pattern = next((each for each in found.stages if (each.part, each.dims[-1]) == (part, "S")), None)
-        if pattern is not None:
-            about = say(
-                "{attention}, head {where}: which token weighs which", attention=ATTENTIONS[side], where=where
-            )
-            yield Suggestion(about, "attention", {"side": side, "layer": found.layer, "head": found.head})
-    if last.name == PROBABILITIES:
-        yield Suggestion(say("what each layer would say, were it the last"), "lens", {"at": found.position})
-        about = say("what else might stand there, with temperature, top-k and top-p")
-        yield Suggestion(about, "candidates", {"at": found.position})
-    other = (found.layer - 1) % found.n_layers
-    if other != found.layer:
-        options = {"side": found.side, "layer": other, "head": found.head, "at": found.position}
-        yield Suggestion(say("the same token in layer {layer}", layer=other), "flow", options)
+# What its parts are called, and what happens in them.
 
-
-# Its page.
-
-SHOWN = 6  # numbers of a vector that a terminal shows
-NUMBERS = say("number")
 _ORDERS = {
     "pre": say(
         "This model is pre-norm: each sublayer reads the normalised stream, and what it writes is added to it."
@@ -487,6 +463,51 @@ _EXPERTS = say(
 _VECTOR = say("This vector is the stack's result, for whoever reads it.")
 
 
+def _told(part: Part, side: StackName, place: Place, which: int, n_layers: int, last: str) -> Told:
+    """A part of a stack's way that ends with the value `last`."""
+    about, layer = _ABOUT[part], place.layer
+    if part == "embedding":
+        title: Text = say("From the token to a vector")
+    elif part == "output":
+        title = say("After the last layer, {layer}", layer=n_layers - 1)
+        about = about if last == PROBABILITIES else _VECTOR
+    elif part == "ffn":
+        title = say("Layer {layer}: feed-forward network", layer=layer)
+        about = _EXPERTS if isinstance(place.block.mlp, MoE) else about
+    else:
+        what = ATTENTIONS["cross" if part == "cross" else side]
+        title = say("Layer {layer}, head {head}: {what}", layer=layer, head=which, what=what)
+    return Told(part, title, about)
+
+
+def _suggestions(found: Flow) -> Iterator[Suggestion]:
+    last = found.stages[-1]
+    about = say("the whole way back of one number, down to the token's id")
+    yield Suggestion(about, "explain", {"name": last.name, "index": list(last.index), "chain": True})
+    where = f"{found.layer}.{found.head}"
+    for part, side in (("attention", found.side), ("cross", "cross")):
+        pattern = next((each for each in found.stages if (each.part, each.dims[-1]) == (part, "S")), None)
+        if pattern is not None:
+            about = say(
+                "{attention}, head {where}: which token weighs which", attention=ATTENTIONS[side], where=where
+            )
+            yield Suggestion(about, "attention", {"side": side, "layer": found.layer, "head": found.head})
+    if last.name == PROBABILITIES:
+        yield Suggestion(say("what each layer would say, were it the last"), "lens", {"at": found.position})
+        about = say("what else might stand there, with temperature, top-k and top-p")
+        yield Suggestion(about, "candidates", {"at": found.position})
+    other = (found.layer - 1) % found.n_layers
+    if other != found.layer:
+        options = {"side": found.side, "layer": other, "head": found.head, "at": found.position}
+        yield Suggestion(say("the same token in layer {layer}", layer=other), "flow", options)
+
+
+# Its page.
+
+SHOWN = 6  # numbers of a vector that a terminal shows
+NUMBERS = say("number")
+
+
 def _page(found: Flow) -> Page:
     blocks: list[Block | Text] = [
         found.wiring,
@@ -503,23 +524,6 @@ def _page(found: Flow) -> Page:
             if stage.part == told.part:
                 blocks += _stage(stage, found.piece)
     return page(found.title, blocks)
-
-
-def _told(part: Part, side: StackName, place: Place, which: int, n_layers: int, last: str) -> Told:
-    """A part of a stack's way that ends with the value `last`."""
-    about, layer = _ABOUT[part], place.layer
-    if part == "embedding":
-        title: Text = say("From the token to a vector")
-    elif part == "output":
-        title = say("After the last layer, {layer}", layer=n_layers - 1)
-        about = about if last == PROBABILITIES else _VECTOR
-    elif part == "ffn":
-        title = say("Layer {layer}: feed-forward network", layer=layer)
-        about = _EXPERTS if isinstance(place.block.mlp, MoE) else about
-    else:
-        what = ATTENTIONS["cross" if part == "cross" else side]
-        title = say("Layer {layer}, head {head}: {what}", layer=layer, head=which, what=what)
-    return Told(part, title, about)
 
 
 def _stage(stage: Stage, piece: str) -> Iterator[Block]:
