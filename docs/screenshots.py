@@ -13,12 +13,22 @@ from urllib.parse import quote
 from playwright.sync_api import ViewportSize, sync_playwright
 
 FOLDER = Path(__file__).parent / "pictures"
-SENTENCES = {"": ("en", "她的妹妹在北京工作。"), ".zh": ("zh", "她的妹妹在北京工作。")}
+SENTENCE = quote("她的妹妹在北京工作。")
+LANGUAGES = {"": "en", ".zh": "zh"}
+# Of each picture the place, and what is there once the answer is.
+PLACES = {
+    "explorer": ("#/?hide=4", "text=Kyoto"),
+    "flow": (
+        '#/flow?side="decoder"&at=4&layer=3&head=0&number=decoder.layers.3.cross_attn.pattern[0,0,4,5]',
+        "[data-explained]",
+    ),
+}
 SIZE = ViewportSize(width=1280, height=700)
 
 
 def main() -> None:
-    """Write explorer.png and explorer.zh.png: the first screen with one character covered."""
+    """Write explorer.png, the first screen with one character covered, flow.png, a number of a token's way, and both in
+    Chinese (.zh.png)."""
     browser = os.environ.get("CUTAWAY_CHROMIUM") or shutil.which("chromium")
     if browser is None:
         sys.exit("error: no Chromium on PATH and none named by CUTAWAY_CHROMIUM; install one")
@@ -31,11 +41,13 @@ def main() -> None:
         address = server.stdout.readline().split()[0]
         shown = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         page = shown.new_page(viewport=SIZE, device_scale_factor=1, reduced_motion="reduce")
-        for ending, (locale, text) in SENTENCES.items():
-            page.goto(f"{address}#/?lang={locale}&text={quote(text)}&hide=4")
-            page.get_by_text("Kyoto").first.wait_for(timeout=60_000)
-            page.wait_for_load_state("networkidle")
-            page.screenshot(path=FOLDER / f"explorer{ending}.png")
+        for ending, locale in LANGUAGES.items():
+            for name, (place, there) in PLACES.items():
+                page.goto("about:blank")
+                page.goto(f"{address}{place}&lang={locale}&text={SENTENCE}")
+                page.locator(there).first.wait_for(timeout=60_000)
+                page.wait_for_load_state("networkidle")
+                page.screenshot(path=FOLDER / f"{name}{ending}.png")
         shown.close()
         server.terminate()
 
