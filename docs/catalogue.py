@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "cutaway"
 CHINESE = SOURCE / "locale" / "zh" / "LC_MESSAGES" / "cutaway.po"
 PHRASED = (
-    "say", "told", "CutawayError", "TooLong", "TrainingStopped", "tell", "note", "key", "described", "argument",
-    "option",
+    "say", "told", "CutawayError", "TooLong", "TooLarge", "TrainingStopped", "tell", "note", "key", "described",
+    "argument", "option",
 )  # fmt: skip
 KEYWORDS = {**dict.fromkeys(PHRASED), "say_in": ((1, "c"), 2)}
 HEADER = "# The Chinese of cutaway. English is the key, and is in the code; `make words` keeps this file up to date."

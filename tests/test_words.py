@@ -15,7 +15,14 @@ from cutaway.words import said
 
 ENTRIES = [each for each in catalogue.read() if each.id]
 MODULES = sorted(catalogue.SOURCE.rglob("*.py"))
-SPEAKING = {"say": 0, "told": 0, "CutawayError": 0, "TooLong": 0, "say_in": 1}  # where each has its template
+SPEAKING = {
+    "say": 0,
+    "told": 0,
+    "CutawayError": 0,
+    "TooLong": 0,
+    "TooLarge": 0,
+    "say_in": 1,
+}  # where each has its template
 HAN = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 # What Chinese text must not say, and what it says instead.

@@ -27,6 +27,12 @@ class TooLong(CutawayError):
     kind = "too_long"
 
 
+class TooLarge(CutawayError):
+    """Something asked for that would take more memory than it may."""
+
+    kind = "too_large"
+
+
 @contextmanager
 def about(place: object) -> Iterator[None]:
     """Errors of what is done within are told with the place that they are about, unless they begin with it."""

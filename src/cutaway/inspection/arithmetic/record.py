@@ -1,14 +1,16 @@
 """All values of one forward pass, and on demand what lies between them."""
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 
 import torch
 from torch import Tensor
 
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, TooLarge
 from cutaway.inspection.runs import Run, Tokens
-from cutaway.inspection.wiring import Side, is_cross, of_source
+from cutaway.inspection.wiring import Side, is_cross, of_source, tap_names
 from cutaway.models.encoder_decoder import EncoderDecoder
 from cutaway.nn.head import Head
 from cutaway.tap import TAPS, Edit
@@ -35,11 +37,14 @@ BETWEEN: dict[str, tuple[str, Phrase]] = {
     "norm": ("B T D", say("what the output matrix of a masked model reads")),
 }
 
+MOST = 4 << 30  # bytes that a whole record may take: half the memory of a small laptop
+
 
 class Record:
     """The value of every tap of one run, and on demand what lies between taps, made by the model's own modules.
 
     With `watch` only what it names is recorded, each tap reduced as it says, and what lies between is made of that.
+    Raises TooLarge before the pass where all values together would take more than MOST.
     """
 
     def __init__(
@@ -52,6 +57,8 @@ class Record:
                 "the model is in training mode, where dropout makes every number random; call model.eval() first"
             )
         self.inputs = run.inputs  # ids, or source and target: (1, T)
+        if watch is None:
+            _check_size(run)
         if watch is not None and "head.logits" not in watch:
             trace = run.seen(watch)
         else:
@@ -137,3 +144,53 @@ class Record:
         if name in RESULTS:
             return RESULTS[name]
         return (TAPS if name in self.taps else BETWEEN).get(name.rpartition(".")[2])
+
+
+def _check_size(run: Run) -> None:
+    """Raises TooLarge where all values of a run take more than MOST bytes, with how many tokens would fit."""
+    whole = recorded_bytes(run)
+    if whole <= MOST:
+        return
+    tokens = max(len(each) for each in (run.source, run.target) if each is not None)
+    fitting = bisect_left(range(tokens), True, key=lambda kept: recorded_bytes(run, kept / tokens) > MOST)
+    raise TooLarge(
+        "all values of this run take {whole:.1f} GB, expected at most {most:.1f}; a text of about {fitting} tokens "
+        "would fit, and this one has {tokens}",
+        whole=whole / 1e9,
+        most=MOST / 1e9,
+        fitting=max(0, fitting - 1),
+        tokens=tokens,
+    )
+
+
+def recorded_bytes(run: Run, share: float = 1.0) -> int:
+    """Bytes of the values of all taps of one pass, where the texts have this share of their tokens."""
+    read = {
+        of: len(tokens) * share
+        for of, tokens in ((True, run.source), (False, run.target))
+        if tokens is not None
+    }
+    size = next(iter(run.model.parameters())).element_size()
+    total = 0.0
+    for name in tap_names(run.model):
+        ours = of_source(name) or run.target is None
+        config = run.model.config.encoder_side if ours and run.target is not None else run.model.config
+        letters = {
+            "B": 1,
+            "T": read[ours],
+            "S": read[ours or is_cross(name)],
+            "D": config.d_model,
+            "H": config.n_heads,
+            "K": config.kv_heads,
+            "E": config.head_width,
+            "F": config.expert_width if ".experts." in name else config.d_ff,
+            "X": config.n_experts,
+            "A": config.n_experts_per_token,
+            "V": config.vocab_size,
+        }
+        numbers = math.prod(letters[each] for each in TAPS[name.rpartition(".")[2]][0].split())
+        if ".experts." in name:
+            # of all tokens an expert is given those that chose it, on average
+            numbers *= config.n_experts_per_token / config.n_experts
+        total += size * numbers
+    return int(total)
