@@ -280,7 +280,8 @@ def watch(screen: Screen) -> None:
             screen.asked.append(f"{request.url.rsplit('/', 1)[1]} {request.post_data}")
 
     def said(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
+        # A question whose place a newer one took is answered so, and a browser tells it.
+        if message.type in {"error", "warning"} and "status of 429" not in message.text:
             screen.told.append(f"console: {message.text}")
 
     screen.page.on("request", requested)

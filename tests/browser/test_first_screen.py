@@ -177,12 +177,12 @@ def test_each_chip_leads_to_an_answer(open_screen: Open, model: str):
     screen = open_screen(place(model, example(model)[0]))
     screen.page.locator("[data-target]:not(.control)").last.click()
     links = [each.get_attribute("href") or "" for each in screen.page.locator(".chips a").all()]
-    why, everything, weight, sweep = links
+    why, everything, weight, lab = links
     assert everything.startswith("#/ask?")
     assert screen.go(why).page.locator("[data-candidate].written").count() == 1
     expect(screen.go(weight).page.locator("[data-explained*='.pattern[']")).to_be_visible()
     expect(screen.page.locator("[data-agrees=true]")).to_be_visible()
-    expect(screen.go(sweep).page.locator(".answer article")).to_be_visible()
+    expect(screen.go(lab).page.locator(".lab [data-change]")).to_be_visible()
     assert screen.page.locator(".wrong").count() == 0
 
 

@@ -132,7 +132,6 @@ def test_twenty_steps_and_back_and_a_sweep_that_is_cancelled(open_screen: Open):
         assert screen.hash == after
     assert page.get_by_role("button", name="Redo").is_disabled()
     screen.settle()
-    screen.forgive("status of 429")
     # a text that takes a while
     page.goto("about:blank")
     page.goto(screen.server.address + lab([], text=SENTENCE[:-1] * 8))

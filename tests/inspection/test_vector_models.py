@@ -285,6 +285,26 @@ def _projection(case: Case) -> None:
     assert [each.id for each in drawn.neighbours[0]] == [each.id for each in expected]
 
 
+@checks("cloud")
+def _cloud(case: Case) -> None:
+    found = inspection.cloud(case.loaded, groups=2)
+    rows = inspection.table_of(case.loaded).vectors.detach().double()
+    lengths = rows.norm(dim=1, keepdim=True)
+    points = torch.where(lengths > 0, rows / lengths, rows)
+    assert found.axes.coordinates.shape == (len(rows), 3) and set(found.groups.tolist()) <= {0, 1}
+    drawn, exact = (torch.cdist(each[:50], each[:50]) for each in (found.axes.coordinates.double(), points))
+    assert bool((drawn <= exact + 1e-6).all())
+
+
+@checks("heads")
+def _heads(case: Case) -> None:
+    found = inspection.heads(case.run)
+    assert (found.side, found.sides, found.cell) == (case.side, (case.side,), 1)
+    pattern = case.run.hidden([f"{case.side}.layers.{LAYER}.self_attn.pattern"])[1]
+    [weights] = pattern.calls[f"{case.side}.layers.{LAYER}.self_attn.pattern"]
+    near(found.maps[LAYER].float(), weights[0].float(), 1e-6)
+
+
 @checks("drift")
 def _drift(case: Case) -> None:
     other = inspection.run(case.loaded, OTHER)
