@@ -89,6 +89,31 @@ def test_nothing_reaches_beyond_the_window(open_screen: Open, lang: str):
     screen.forgive("status of 400")
 
 
+# Words of another language, two fifths longer, in every text that is not data.
+STRETCH = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode())
+    if (text.data.trim() && !text.parentElement.closest("bdi, code, pre, svg, script, [translate=no]"))
+      text.data += "ö".repeat(Math.ceil(text.data.trim().length * 0.4)).replace(/.{7}/g, "$& ");
+}"""
+
+
+@pytest.mark.slow
+def test_longer_words_find_room(open_screen: Open):
+    """B23: a language with longer words."""
+    screen = open_screen(go=False)
+    wrong = []
+    for view, place in VIEWS.items():
+        screen.go(place)
+        screen.page.evaluate(STRETCH)
+        for width in (1280, 1024, 768, 390, 320):
+            screen.page.set_viewport_size({"width": width, "height": 800})
+            if screen.overflow() > 0:
+                wrong.append(f"{view} at {width}: {screen.overflow()} px")
+    assert not wrong, "\n".join(wrong)
+    screen.forgive("status of 400")
+
+
 def test_what_is_shipped_makes_nothing_up_and_is_small(built: None):
     """B13, and the budgets of the page: what a browser loads first, and what a view adds, compressed."""
     index = (UI / "index.html").read_text("utf-8")
