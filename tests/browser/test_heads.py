@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from playwright.sync_api import expect
 from tests.browser.conftest import Open, Screen, opened_model
 
 from cutaway import zoo
@@ -123,6 +124,11 @@ def test_a_query_step_by_step(open_screen: Open):
     torch.testing.assert_close(shown[4], lengths[4] / lengths.max(), rtol=2e-3, atol=1e-4)
     link = screen.page.locator(".row a").get_attribute("href") or ""
     assert "decoder.layers.3.cross_attn.pattern" in link and "[0,0,4,5]" in link
+    # a query that was only written is looked into in the run that wrote it
+    place(screen, f"#/heads?m={zoo.POET}&text=明月松间照&layer=1&head=2&q=9&k=0")
+    screen.page.locator(".row a").last.click()
+    screen.settle()
+    expect(screen.page.locator("[data-explained]")).to_contain_text("self_attn.pattern[0,2,9,0]")
     # what the output loses without each head
     effect = sweep(read, side="cross").effects["cross"]
     place(screen, f'#/heads?m={zoo.TRANSLATOR}&text={SENTENCE}&layer=3&head=0&measure="effect"')

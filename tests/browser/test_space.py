@@ -122,6 +122,12 @@ def test_the_space_by_keyboard(open_screen: Open):
     screen.page.keyboard.press("Escape")
     expect(screen.page.locator(".groups li")).to_have_count(5)
     # a word that is not there is answered with the nearest one that is
+    screen.page.route("**/answers/neighbours", lambda route: route.fulfill(status=500, body="-"), times=1)
+    screen.page.locator("#text").fill("queen")
+    screen.page.keyboard.press("Enter")
+    screen.page.locator(".problem button").click()
+    expect(screen.page.locator(".side h2")).to_contain_text("queen")
+    screen.forgive("status of 500")
     screen.page.locator("#text").fill("kingg")
     screen.page.keyboard.press("Enter")
     expect(screen.page.get_by_role("alert")).to_contain_text("'king'")

@@ -23,6 +23,7 @@ from cutaway.inspection.question import all_questions, find_question
 from cutaway.page.blocks import Edit
 from cutaway.page.html import fragment
 from cutaway.serve.engine import Engine
+from cutaway.serve.refusal import Refusal
 from cutaway.serve.wire import Packer
 from cutaway.words import LOCALES, Locale
 
@@ -281,6 +282,13 @@ def test_what_is_held_in_float64_travels_with_every_digit():
     tensor = torch.tensor([1 / 3], dtype=torch.float64)
     assert Packer().tensor(tensor).keys() == {"shape", "f32"}
     assert Packer().tensor(tensor.float()).keys() == {"shape", "f16"}
+
+
+def test_what_travels_in_four_bytes_counts_as_four(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cutaway.serve.wire.LARGEST", 400)
+    Packer().tensor(torch.full((100,), 1 / 3))
+    with pytest.raises(Refusal):
+        Packer().tensor(torch.full((100,), 1 / 3, dtype=torch.float64))
 
 
 def test_a_file_of_a_model_of_any_name(masked: Path, tmp_path: Path):

@@ -89,19 +89,23 @@ def pca(points: Tensor, *, dims: int = 2, k: int = 10, progress: Progress | None
             least=dims + 1,
             dims=dims,
         )
-    points = points.detach().cpu().double()
+    points = points.detach().cpu()
     if not bool(points.isfinite().all()):
         raise CutawayError(
             "the points have values that are not finite: there is no distance to them; the model's weights are damaged"
         )
-    mean = points.mean(dim=0)
+    mean = points.mean(dim=0, dtype=torch.float64)
+    # the only copy in fp64: of a whole vocabulary each is more than a gigabyte
     centred = points - mean
     # R of X = QR has X's singular values and Vᵀ, whatever the number of rows.
-    reduced = points.new_zeros(0, points.shape[1])
+    reduced = centred.new_zeros(0, points.shape[1])
     for block in reported(centred.split(_ROWS), say("directions"), progress):
         reduced = torch.linalg.qr(torch.cat([reduced, block]), mode="r").R
     _, sigma, directions = torch.linalg.svd(reduced, full_matrices=False)
-    if float(sigma[0]) <= float(points.abs().max()) * len(points) * torch.finfo(torch.float64).eps:
+    if (
+        float(sigma[0])
+        <= max(float(points.max()), -float(points.min())) * len(points) * torch.finfo(torch.float64).eps
+    ):
         raise CutawayError(
             "the points are all the same: there is no direction in which they differ; give different ones"
         )

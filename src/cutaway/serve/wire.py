@@ -69,16 +69,16 @@ class Packer:
         return self.array((held.float() if held.is_floating_point() else held).numpy(), exact)
 
     def array(self, values: np.ndarray, exact: bool = False) -> dict[str, object]:
-        # in base64 two bytes are 8/3
-        self._room -= 8 * values.size // 3
-        if self._room < 0:
-            raise too_large()
         with np.errstate(over="ignore"):
             packed, kind = values.astype("<f2"), "f16"
         # ids are whole also where they are held as floats
         inexact = np.array_equal(values, np.trunc(values)) and not np.array_equal(packed, values)
         if exact or inexact or np.isfinite(values).sum() > np.isfinite(packed).sum():
             packed, kind = values.astype("<f4"), "f32"
+        # in base64 three bytes are four
+        self._room -= 4 * packed.nbytes // 3
+        if self._room < 0:
+            raise too_large()
         return {"shape": list(values.shape), kind: base64.b64encode(packed.tobytes()).decode("ascii")}
 
 

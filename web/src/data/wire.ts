@@ -257,7 +257,6 @@ export type Comparison = {
 };
 export type HeadEffect = { side: string; layer: number; head: number; effect: number };
 /** What the output loses without each head. */
-export type Sweep = { ranking: HeadEffect[]; told: Text; unit: 'nats' | '1 - cosine' };
 export type Node = {
   step: number;
   parent: number | null;
@@ -376,7 +375,12 @@ export type HeadSheet = {
   rows: string[];
 };
 /** What the output loses without each head, layers down. */
-export type HeadSweep = { effects: Partial<Record<Side, Packed>>; unit: 'nats' | '1 - cosine' };
+export type HeadSweep = {
+  effects: Partial<Record<Side, Packed>>;
+  ranking: HeadEffect[];
+  told: Text;
+  unit: 'nats' | '1 - cosine';
+};
 /** A row of a table and its cosine, dot product or distance to what was asked about. */
 export type Neighbour = { id: number; piece: string; value: number };
 /** `id` is null of a word that has a vector by its character n-grams alone. */

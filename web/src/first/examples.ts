@@ -2,6 +2,7 @@ import type { ModelInfo } from '../data/wire';
 import type { Locale } from '../i18n/locale';
 import type { Place } from '../state/place';
 import { preferences } from '../state/preferences.svelte';
+import { selection } from '../state/selection.svelte';
 import { sorted } from '../state/place';
 
 let opened: Locale | null = null;
@@ -15,6 +16,11 @@ export function examples(model: ModelInfo | undefined): ModelInfo['examples'] {
   const all = model?.examples ?? [];
   const fits = (text: string): boolean => /\p{Script=Han}/u.test(text) === (opened === 'zh');
   return [...all.filter((each) => fits(each.text)), ...all.filter((each) => !fits(each.text))];
+}
+
+/** The text that is looked at: that of the place, else the model's first example. */
+export function textOf(model: ModelInfo | undefined): string {
+  return selection.place.text ?? examples(model)[0]?.text ?? '';
 }
 
 /** The positions of a text that are worth covering, as the model's example says; none of a text that is no example. */

@@ -39,6 +39,7 @@ describe('the list of changes', () => {
     expect(isList([b, a], [a.change, b.change])).toBe(false);
     expect(isList([a, off(b)], [a.change])).toBe(false);
     expect(isList([], null)).toBe(false);
+    expect(isList([], [])).toBe(false);
   });
 
   it('has a head off once', () => {

@@ -36,9 +36,9 @@ export function replaced(items: readonly Item[], place: number, change: Partial<
   return items.with(place, { ...items[place]!, ...change });
 }
 
-/** Whether these changes are the whole list, and on. */
+/** Whether these changes are the whole list, and on; no list is none. */
 export function isList(items: readonly Item[], changes: readonly Change[] | null): boolean {
-  return changes !== null && items.every((item) => item.on) && same(active(items), changes);
+  return items.length > 0 && items.every((item) => item.on) && same(active(items), changes);
 }
 
 function same(one: unknown, other: unknown): boolean {

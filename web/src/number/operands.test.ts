@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Operand } from '../data/wire';
-import { listed, operandText, parent, scaleOf } from './operands';
+import { apart, listed, operandText, parent, scaleOf } from './operands';
 
 function operand(name: string | null, index: (number | string)[], more: Partial<Operand> = {}): Operand {
   return {
@@ -31,6 +31,13 @@ describe('where a number of an operand comes from', () => {
     expect(operandText(operand(null, []))).toBe('');
     expect(operandText(operand('a.b', [0, '4:8']))).toBe('a.b[0,4:8]');
   });
+});
+
+it('a hidden number is no finite one', () => {
+  expect(apart(1.5, 1.25)).toBe(0.25);
+  expect(apart(null, null)).toBe(0);
+  expect(apart(null, 0)).toBe(Infinity);
+  expect(apart(0, null)).toBe(Infinity);
 });
 
 describe('the numbers that are listed', () => {

@@ -23,6 +23,12 @@ export function parent(operand: Operand, sizes: number[], place: number): Number
   return { name: operand.name, index };
 }
 
+/** How far a number is from another; null is what a mask hides, as far from all others as can be. */
+export function apart(one: number | null, other: number | null): number {
+  if (one === other) return 0;
+  return one === null || other === null ? Infinity : Math.abs(one - other);
+}
+
 /** An operand's name with its index, as Python writes it. */
 export function operandText({ name, index }: Operand): string {
   return index.length ? `${name}[${index.join(',')}]` : (name ?? '');

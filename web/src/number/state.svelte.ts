@@ -15,8 +15,9 @@ class Trail {
     this.steps = known < 0 ? [...this.steps, number] : this.steps.slice(0, known + 1);
   }
 
-  leave(): void {
-    this.steps = [];
+  /** Begin again: at a number, or nowhere. */
+  begin(steps: Numbered[]): void {
+    this.steps = steps;
   }
 }
 
@@ -24,7 +25,7 @@ export const trail = new Trail();
 
 /** Look into a number of what is shown, from there on. */
 export function open(number: Numbered): void {
-  trail.leave();
+  trail.begin([number]);
   selection.go({ number });
 }
 

@@ -27,6 +27,12 @@ class Selection {
     history[replace ? 'replaceState' : 'pushState'](null, '', write(place));
   }
 
+  /** The options of the place with these changes; what is undefined is left out. */
+  options(changes: Record<string, unknown>): Record<string, unknown> {
+    const all = Object.entries({ ...this.place.options, ...changes });
+    return Object.fromEntries(all.filter(([, value]) => value !== undefined));
+  }
+
   /** A link to the place with these changes. */
   link(changes: Partial<Place>): string {
     return write(this.#moved(changes));

@@ -68,11 +68,11 @@ def cloud(
             count=count,
             width=width,
         )
-    vectors = normalize(rows.vectors.detach().cpu().double(), dim=1)
+    vectors = normalize(rows.vectors.detach().cpu().float(), dim=1)
     drawn = pca(vectors, dims=3, k=min(k, (count - 1) // 2), progress=progress)
-    found, centres = direction_groups(vectors.float(), groups, progress)
+    found, centres = direction_groups(vectors, groups, progress)
     frequent = -(-count // _FREQUENT) if isinstance(space, WordVectors) else count
-    near = vectors[:frequent].float() @ centres.T
+    near = vectors[:frequent] @ centres.T
     landmarks: list[tuple[int, ...]] = []
     for group in range(len(centres)):
         own = (found[:frequent] == group).nonzero().flatten()
