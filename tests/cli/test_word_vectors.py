@@ -57,7 +57,10 @@ def test_the_bundled_ones_answer_at_once(cutaway, model: str, question: tuple[st
 def test_what_word_vectors_cannot_be_asked(cutaway, vectors: Path):
     result = cutaway("inspect", "lens", "你好", "-m", vectors)
     assert result.code == 2
-    assert "lens cannot be asked; they answer analogy, cloud, neighbours, pair, projection, similarity" in result.err
+    assert (
+        "lens cannot be asked; they answer analogy, cloud, neighbours, pair, projection, similarity"
+        in result.err
+    )
     assert "'国玉' is not among the 5 words" in cutaway("inspect", "neighbours", "国玉", "-m", vectors).err
     folder = vectors.with_name("folder")
     assert cutaway("convert", vectors, folder).code == 0
