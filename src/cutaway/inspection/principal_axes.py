@@ -139,7 +139,7 @@ def trustworthiness(
     """Venna and Kaski's measure of `drawn` (N, R) as a picture of `points` (N, D), both fp64, averaged over the points
     `chosen`; see `PrincipalAxes`. Points that are equally far have the same rank."""
     total, n = 0.0, len(points)
-    for block in reported(torch.tensor(list(chosen)).split(128), say("trust"), progress):
+    for block in reported(torch.tensor(list(chosen)).split(128), say("trustworthiness"), progress):
         own = torch.arange(len(block))
         far = torch.cdist(points[block], points)
         seen = torch.cdist(drawn[block], drawn)
