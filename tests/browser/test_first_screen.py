@@ -47,7 +47,9 @@ READ_ALL = """async () => {
 }"""
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [pytest.param(each, marks=() if each == zoo.TRANSLATOR else pytest.mark.slow) for each in MODELS]
+)
 def test_what_is_shown_are_the_numbers_of_the_library(open_screen: Open, model: str):
     """B14: in three families, covered and not, in both languages, each word with its sentence and its shares."""
     text, hide = example(model)

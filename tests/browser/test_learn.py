@@ -15,7 +15,7 @@ SENTENCE = "她的妹妹在北京工作。"
 BANKS = ("I put the money in the bank.", "We sat on the bank of the river.")
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("lang", ["en", pytest.param("zh", marks=pytest.mark.slow)])
 def test_a_tour_is_gone_through(open_screen: Open, lang: str):
     screen = open_screen("#/learn", lang=lang, go=False)
     screen.page.goto(f"{screen.server.address}#/learn")

@@ -66,7 +66,9 @@ def drawn_settings(seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["llama", "marian"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(each, marks=pytest.mark.slow if each >= 6 else ()) for each in range(12)]
+)
 def test_what_is_written_is_what_transformers_writes(
     opened, tokenizer: Tokenizer, tmp_path: Path, kind: str, seed: int
 ):

@@ -87,7 +87,14 @@ def test_a_text_alone_shows_the_overview(cutaway: command.Run) -> None:
     assert f"\nleast sure   {this.outcome.pieces[least]} {share(given[least])} " in out
 
 
-@pytest.mark.parametrize(("model", "text"), [(TRANSLATOR, TEXT), (POET, VERSE), (MASKED, GAP)])
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (TRANSLATOR, TEXT),
+        pytest.param(POET, VERSE, marks=pytest.mark.slow),
+        pytest.param(MASKED, GAP, marks=pytest.mark.slow),
+    ],
+)
 def test_what_it_suggests_can_be_asked_as_it_stands(cutaway: command.Run, model: str, text: str) -> None:
     found = commands(shown(cutaway, text, "-m", model))
     asked = [each.question for each in overview(run(load(find(model)), text)).suggestions()]
