@@ -87,7 +87,8 @@ def test_a_preset_a_sweep_and_the_heads_it_offers(open_screen: Open):
     page.get_by_role("button", name="In every layer").click()
     screen.settle()
     shows(screen, diff(asked, [{**HEAD, "layer": "*"}]))
-    # a cell of the map, by keyboard
+    # a cell of the map, which says what it does, by keyboard
+    assert "switched off" in page.locator("[data-sweep='cross'] .readout").inner_text()
     page.locator("[data-sweep='cross'] [role=grid]").focus()
     for key in ("ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)

@@ -40,6 +40,9 @@ export function placeOf(
   return { name: `${stack}.layers.${layer}.${attention}.${stage}`, index: [0, head, row, column] };
 }
 
+/** The measure that is no weight: what the output loses without the head. */
+export const EFFECT = 'effect';
+
 /** A measure of all heads of a sheet, layer by layer, with the value of the strongest tint. */
 export type Measured = { values: Float32Array; scale: Scale; greatest: number };
 
