@@ -58,7 +58,7 @@ fmt: $(DEVELOPS) $(PACKAGES)
 slow: $(DEVELOPS) $(PAGE) $(PACKAGES)
 	@$(BIN)/python -m pytest -q -m slow
 
-bench: $(PEERS)
+bench: $(PEERS) $(PAGE)
 	@$(BIN)/python -m benchmarks
 
 docs: $(DEVELOPS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import everyday
+from benchmarks import everyday, explorer
 from benchmarks.__main__ import PARTS, main
 from benchmarks.measure import Effort, Row, take_turns
 from benchmarks.memory import held
@@ -101,3 +101,12 @@ def test_everyday_sentences_are_sixty_and_each_translation_is_judged() -> None:
     assert {verdict for translations in found.values() for verdict in translations.values()} <= {
         *everyday.VERDICTS
     }
+
+
+@pytest.mark.slow
+def test_the_explorer_stays_within_its_budgets() -> None:
+    """Sizes and times of explorer.BUDGETS, at what they may be on a shared machine."""
+    found = {row.case: row.ours for row in explorer.measure(Effort(rounds=5))}
+    assert found.keys() == explorer.BUDGETS.keys()
+    over = {case: ours for case, ours in found.items() if ours > explorer.BUDGETS[case][2]}
+    assert not over

@@ -134,6 +134,17 @@ def test_the_newest_of_a_tab(serving: Serving, blocked: threading.Event):
     ]
 
 
+def test_the_newest_of_a_tab_is_not_the_last_to_arrive(serving: Serving, blocked: threading.Event):
+    """Requests on their way at the same time may overtake each other."""
+    newer = serving.begin("lens", model="masked0", text="三。", tab="a", generation=2)
+    until(lambda: serving.health()["waiting"] == 1)
+    late = serving.post("answers/lens", {"model": "masked0", "text": "一。", "tab": "a", "generation": 1})
+    assert (late.status, late.kind) == (429, "busy")
+    assert serving.health()["waiting"] == 1
+    blocked.set()
+    assert [each["answer"]["text"] for each in lines(newer) if "answer" in each] == ["三。"]
+
+
 def test_a_full_line_is_refused_at_once(
     serving: Serving, blocked: threading.Event, monkeypatch: pytest.MonkeyPatch
 ):

@@ -25,7 +25,7 @@ class Answering(Response):
 
     def __init__(
         self, engine: Engine, model: Served, key: str, make: Making, tab: str | None = None,
-        media_type: str = LINES, headers: Mapping[str, str] | None = None,
+        generation: int = 0, media_type: str = LINES, headers: Mapping[str, str] | None = None,
     ):  # fmt: skip
         super().__init__(None, 200, headers, media_type)
         del self.headers["content-length"]
@@ -34,7 +34,7 @@ class Answering(Response):
         self._news = asyncio.Event()
         self._report: Report | None = None
         self._end: Failure | bytes | None = None
-        self._request = Request(model, key, make, self._hear, tab)
+        self._request = Request(model, key, make, self._hear, tab, generation)
         # refused at once where there is no room
         engine.ask(self._request)
 

@@ -65,12 +65,14 @@ class TokenizeBody(Body):
 
 
 class AskBody(Body):
-    """A question's model, text and options, as its command has them. Of the requests of one `tab` one waits at most."""
+    """A question's model, text and options, as its command has them. Of the requests of one `tab` one waits at most,
+    the one of the highest `generation`."""
 
     model: Name
     text: str | None = None
     options: dict[str, Any] = {}
     tab: Name | None = None
+    generation: int = Field(0, ge=0)
     want: list[Literal["page", "result"]] = ["page"]
 
 
@@ -138,7 +140,7 @@ def application(engine: Engine, ui: Path = UI) -> FastAPI:
         model = await asyncio.to_thread(_checked, engine, body, question)
         key = json.dumps(["answer", question, body.text, body.options, body.want], sort_keys=True)
         make = partial(_answer, model.id, question, body)
-        return Answering(engine, model, key, make, body.tab, LINES)
+        return Answering(engine, model, key, make, body.tab, body.generation)
 
     @app.post(f"{API}/export")
     async def export(body: ExportBody) -> Response:
@@ -148,7 +150,7 @@ def application(engine: Engine, ui: Path = UI) -> FastAPI:
         name = f"cutaway_{model.id}_{body.question}.{body.format}"
         headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
         make, key = partial(_file, *given), json.dumps(["file", *given], sort_keys=True)
-        return Answering(engine, model, key, make, body.tab, MEDIA[body.format], headers)
+        return Answering(engine, model, key, make, body.tab, media_type=MEDIA[body.format], headers=headers)
 
     @app.exception_handler(Exception)
     @app.exception_handler(CutawayError)

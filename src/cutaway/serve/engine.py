@@ -62,7 +62,7 @@ class Request:
     """One thing to be made by a model: `make` returns its bytes, and `key` says all that they depend on but the model.
 
     `hear` is told of progress and, once and last, of the end; it is called by whatever thread has news. Of the
-    requests of one `tab` one waits at most.
+    requests of one `tab` one waits at most, the one of the highest `generation`, in whatever order they arrive.
     """
 
     model: "Served"
@@ -70,6 +70,7 @@ class Request:
     make: "Making"
     hear: Callable[[Event], None]
     tab: str | None = None
+    generation: int = 0
     stopped: bool = False
     _due: float = field(default_factory=lambda: monotonic() + SECONDS)
     _heard: float = 0.0
@@ -361,15 +362,17 @@ class Engine:
         )
 
     def ask(self, request: Request) -> None:
-        """Let a request stand in line, in the place of one of its tab that waits. Raises Refusal (busy)."""
+        """Let a request stand in line, in the place of an older one of its tab that waits. Raises Refusal (busy)."""
         with self._lock:
-            request.model.put(request)
             older = None if request.tab is None else self._tabs.get(request.tab)
+            if older is not None and older.generation > request.generation:
+                raise _outdated()
+            request.model.put(request)
             replaced = older is not None and older.model.drop(older)
             if request.tab is not None:
                 self._tabs[request.tab] = request
         if replaced and older is not None:
-            older.hear(Failure(Refusal("busy", say("a newer request of the same page took its place"))))
+            older.hear(Failure(_outdated()))
 
     def stop(self, request: Request) -> None:
         """Nobody waits for it any more."""
@@ -401,3 +404,7 @@ class Engine:
             error = {} if each.error is None else {"error": error_value(each.error)["message"]}
             found.append({"id": each.id, "name": each.id, "state": each.state, **error, **each.facts})
         return found
+
+
+def _outdated() -> Refusal:
+    return Refusal("busy", say("a newer request of the same page took its place"))

@@ -40,6 +40,7 @@ export type Listening = { signal?: AbortSignal | undefined; progress?: (progress
 const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
   byte.toString(16).padStart(2, '0'),
 ).join('');
+let generation = 0;
 
 /** What is known of a model before its config was read. */
 const UNREAD: Omit<ModelInfo, 'id' | 'name' | 'state'> = {
@@ -73,7 +74,8 @@ export async function ask<Result = unknown>(
   { asker, ...asked }: Asked,
   { signal, progress }: Listening = {},
 ): Promise<Answer<Result>> {
-  const body = { ...asked, tab: asker === undefined ? TAB : `${TAB}.${asker}` };
+  // Requests may arrive in another order than they were sent.
+  const body = { ...asked, tab: asker === undefined ? TAB : `${TAB}.${asker}`, generation: ++generation };
   const response = await send(`answers/${encodeURIComponent(question)}`, body, signal);
   let answer: Answer<Result> | null = null;
   // Read to its end, so that the connection serves the next question too.
